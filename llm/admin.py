@@ -613,7 +613,7 @@ class ToolServerAdmin(KeyedAdmin):
 
     @display(description="Address")
     def address(self, tool_server: ToolServer) -> str:
-        return tool_server.base_url if tool_server.kind == ToolServer.Kind.HTTP else tool_server.command
+        return tool_server.command if tool_server.kind == ToolServer.Kind.STDIO else tool_server.base_url
 
     @display(description="As listed last")
     def listed(self, tool_server: ToolServer) -> str:

@@ -183,7 +183,10 @@ async def run(
                     finished.append(run)
                 yield run
         added.append(step.message(tuple(each.call for each in finished)))
-        added += [ModelMessage("tool", each.text, tool_call_id=each.call.id, result=each.result) for each in finished]
+        added += [
+            ModelMessage("tool", each.text, tool_call_id=each.call.id, result=each.result, files=each.files)
+            for each in finished
+        ]
 
 
 async def _run_calls(
@@ -201,7 +204,7 @@ async def _run_calls(
         for number, (call, task) in enumerate(zip(calls, running, strict=True)):
             output = await settle(call, await task, len(calls) - number)
             used = call if output.arguments is None else replace(call, arguments=_json(output.arguments))
-            yield ToolRunFinished(used, output.text, output.error, output.data, output.result)
+            yield ToolRunFinished(used, output.text, output.error, output.data, output.result, output.files)
     finally:
         for task in running:
             task.cancel()

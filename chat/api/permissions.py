@@ -28,6 +28,9 @@ class ApprovalSerializer(Strict):
         default=False,
         help_text="Remember the decision for this conversation: for the host of an address, otherwise for the tool.",
     )
+    content = serializers.DictField(
+        default=dict, help_text="The values of the call's `form`, by the names of its fields, if it has one."
+    )
 
 
 class PermissionSerializer(serializers.ModelSerializer[ToolPermission]):
@@ -62,8 +65,18 @@ class PermissionView(ScopedView):
 class ApprovalView(ScopedView):
     @extend_schema(request=ApprovalSerializer, responses={202: TurnSerializer})
     def post(self, request: Request, pk: str) -> Response:
-        """Allow or refuse a tool call that waits for a decision (the `approval` of its part is “waiting”)."""
+        """Allow or refuse a tool call that waits for a decision (the `approval` of its part is “waiting”).
+
+        If its part has a `form`, the tool asks for values: send them as `content`.
+        """
         turn = visible_turn(self.person, pk)
         body = valid(ApprovalSerializer, request)
-        decide_call(user=self.person, turn=turn, call=body["call"], allow=body["allow"], remember=body["remember"])
+        decide_call(
+            user=self.person,
+            turn=turn,
+            call=body["call"],
+            allow=body["allow"],
+            remember=body["remember"],
+            content=body["content"],
+        )
         return Response(TurnSerializer(turn).data, status=status.HTTP_202_ACCEPTED)

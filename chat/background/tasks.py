@@ -48,8 +48,10 @@ from core import background, memory
 from core.background import TURNS, enqueue, on_database, report_queues, show_life
 from core.consumer import ConsumerWatchdog
 from core.logs import metrics
+from llm.tools.mcp import close_sessions
 
 CLAIMS_AT_ONCE = 2
+SESSIONS_CLOSED_WITHIN = 3.0  # seconds
 STORED_WITHIN = 6.0  # seconds after `DRAIN_SECONDS`; supervisors kill a worker ten seconds after `DRAIN_SECONDS`
 
 logger = logging.getLogger(__name__)
@@ -239,6 +241,7 @@ def _leave() -> None:
     time.sleep(settings.DRAIN_SECONDS)
     with suppress(TimeoutError):
         background.join(STORED_WITHIN)
+    _close_sessions()
     background.leave(0)
 
 
@@ -246,7 +249,14 @@ def _leave() -> None:
 def _wait(sender: Any, **kwargs: Any) -> None:
     """Wait for the event loop, then end the process. Celery waits only for its tasks, which have returned already."""
     background.join()
+    _close_sessions()
     background.leave(sender.exitcode or 0)
+
+
+def _close_sessions() -> None:
+    """End the sessions with tool servers, so that no program of a server outlives the worker."""
+    with suppress(TimeoutError):
+        background.submit(close_sessions()).result(SESSIONS_CLOSED_WITHIN)
 
 
 async def follow_up(conversation_id: UUID) -> None:

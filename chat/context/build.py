@@ -31,6 +31,7 @@ from chat.context.types import (
     ContextError,
     ContextMessage,
     ContextRequest,
+    Document,
     PromptMessage,
     Reason,
     Section,
@@ -194,7 +195,12 @@ class Report:
             for image in message.images:
                 named = image.excluded and (placed is not None or image.reason == "by_user")
                 is_sent = placed is not None and not image.excluded
+                if is_sent and placed is not None and not message.shows_images(current=placed.section == "current"):
+                    yield SourceReport("image", image.id, "stubbed", 0, exact=False)
+                    continue
                 yield _attached("image", image.id, image.tokens, is_sent, image.reason if named else reason, False)
+            for file in message.result_documents:
+                yield _result_document(file, placed, reason, exact)
             yield self._source("message", message.id, placed, reason)
 
     @cached_property
@@ -225,6 +231,14 @@ def _attached(kind: str, name: str, tokens: int | None, sent: bool, reason: Reas
     if sent:
         return SourceReport(kind, name, "full", tokens, exact=exact)
     return SourceReport(kind, name, "left_out", 0, reason, exact=exact)
+
+
+def _result_document(file: Document, result: PromptMessage | None, reason: Reason, exact: bool) -> SourceReport:
+    """Return the report of a document whose text is in the tool result that is sent as `result`."""
+    if file.excluded or result is None:
+        return SourceReport("file", file.id, "left_out", 0, "by_user" if file.excluded else reason, exact=exact)
+    stub_reason: Reason | None = "of_result" if result.state == "stubbed" else None
+    return SourceReport("file", file.id, result.state, None, stub_reason, exact=exact)
 
 
 class Prompt(NamedTuple):
@@ -328,9 +342,11 @@ def with_image_limit(request: ContextRequest) -> ContextRequest:
     messages = list(request.messages)
     if left is None or sum(len(message.images) for message in messages) + len(request.project_images) <= left:
         return request
+    current_start = current_turn_start(messages)
     for index in range(len(messages) - 1, -1, -1):
         message = messages[index]
-        sent = message.sent_images if message.mark != "excluded" else ()
+        shown = message.mark != "excluded" and message.shows_images(current=index >= current_start)
+        sent = message.sent_images if shown else ()
         if len(sent) > left:
             surplus = {image.id for image in sent[left:]}
             images = (

@@ -300,8 +300,13 @@ class PromptRenderer:
         return total
 
     def message(self, section: Section, message: ContextMessage) -> list[PromptMessage]:
-        """Return the message in full, its files above it and its reminder below it."""
-        rendered = [*self._upload(message), *self._image_line(message), *self._missing_line(message)]
+        """Return the message in full, its files above it and its reminder below it.
+
+        A tool result stands directly below its call, so its images are below it.
+        """
+        is_result = message.role == "tool"
+        above = [*self._upload(message), *self._image_line(message), *self._missing_line(message)]
+        rendered = [] if is_result else above
         text = message.text if message.tokens is not None else message.text or ""
         shortened = message.result is not None and message.result.marker > 0
         rendered.append(
@@ -311,7 +316,7 @@ class PromptRenderer:
                 message.role,
                 self._message_tokens(message) + self.overhead,
                 text,
-                message.sent_images,
+                () if is_result else message.sent_images,
                 message.tool_calls,
                 message.tool_call_id,
                 "shortened" if shortened else "full",
@@ -320,6 +325,8 @@ class PromptRenderer:
                 as_stored=shortened,
             )
         )
+        if is_result:
+            rendered += self._result_images(section, message)
         if message.reminder is not None:
             rendered.append(self.block("reminder", "user", message.reminder))
         return rendered
@@ -340,7 +347,18 @@ class PromptRenderer:
         stub = PromptMessage(
             "history", message.id, "tool", tokens, text, tool_call_id=message.tool_call_id, state="stubbed"
         )
-        return [stub]
+        return [stub, *self._result_images("history", message)]
+
+    def _result_images(self, section: Section, message: ContextMessage) -> list[PromptMessage]:
+        """Return the messages below a tool result: its images, and the line that names surplus ones."""
+        if not message.images or not message.shows_images(current=section == "current"):
+            return []
+        below = self._image_line(message)
+        if images := message.sent_images:
+            text = self.texts.fill("result_images", images=", ".join(image.title or image.id for image in images))
+            tokens = self.tokenizer.count(text) + sum(image.tokens for image in images)
+            below.append(PromptMessage(section, None, "user", tokens + self.overhead, text, images))
+        return below
 
     def file_stub(self, upload: PromptMessage, question: ContextMessage) -> PromptMessage:
         """Return the line that replaces F (the uploaded files). It names the files."""
@@ -378,7 +396,7 @@ class PromptRenderer:
             return message.plain_tokens
         tokens = own_tokens(message, self.tokenizer) if message.tokens is None else message.tokens
         tokens += message.reasoning.tokens if message.reasoning is not None else 0
-        return tokens + sum(image.tokens for image in message.sent_images)
+        return tokens + (sum(image.tokens for image in message.sent_images) if message.role != "tool" else 0)
 
 
 def own_tokens(message: ContextMessage, tokenizer: TextTokenizer) -> int:

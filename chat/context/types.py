@@ -55,6 +55,7 @@ Reason = Literal[
     "not_searchable",
     "attached",
     "in_project",
+    "of_result",
     "no_vision",
     "too_many_images",
     "result_without_call",
@@ -127,6 +128,11 @@ class ContextMessage:
     `result` is set on a tool result that was shortened before, or whose whole text is stored. `missing_files` are the
     names of files that were uploaded with the message and were deleted since, or cannot be read.
 
+    The files of tool results: `result_files` are the ids that the caller resolves into the others. `images` of a tool
+    result are sent below it, in a message of their own. `result_documents` have their text in the text of the result,
+    so they are only reported. `mark` is also set on a tool result with files: only a pinned turn sends its images again
+    in later turns.
+
     `plain_tokens` is the cost without overhead of a message that needs no decision, else None. It is derived once, so
     that the walk over old messages only adds numbers.
     """
@@ -144,6 +150,8 @@ class ContextMessage:
     mark: Mark | None = None
     result: StoredResult | None = None
     missing_files: tuple[str, ...] = ()
+    result_files: tuple[str, ...] = ()
+    result_documents: tuple[Document, ...] = ()
     plain_tokens: int | None = field(init=False, repr=False, compare=False)
 
     @property
@@ -161,6 +169,10 @@ class ContextMessage:
         """Return the images that are not excluded."""
         return tuple(image for image in self.images if not image.excluded)
 
+    def shows_images(self, *, current: bool) -> bool:
+        """Return whether the message sends its images: a tool result does in its own turn, and in a pinned one."""
+        return self.role != "tool" or current or self.mark == "pinned"
+
     def __post_init__(self) -> None:
         plain = None
         excludes_image = any(image.excluded for image in self.images)
@@ -174,7 +186,8 @@ class ContextMessage:
 class PromptMessage(NamedTuple):
     """One message of the prompt. `tokens` includes images and overhead.
 
-    `source` is the id of the stored message, the ids of the files or images joined by `+`, or None for other sections.
+    `source` is the id of the stored message, the ids of the files or images joined by `+`, or None for other sections
+    and for the images of tool results.
     `text` is None for a block that has `tokens` only. `cut_from` is the cost of a shortened text before it was
     shortened. `as_stored`: the stored message was shortened already, and this text is the stored one.
     """

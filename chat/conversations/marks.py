@@ -6,7 +6,7 @@ from uuid import UUID
 from django.db import transaction
 
 from accounts.models import User
-from chat.models import Conversation, Mark, Message
+from chat.models import Attachment, Conversation, Mark, Message
 from chat.models.conversation_state import lock, require_owner
 from chat.models.summary import Marks, marks_on, set_marks
 from chat.models.tree import ids_down_to, ids_side_by_side
@@ -31,15 +31,15 @@ def mark_turn(*, user: User, message: Message, mark: str | None) -> Message:
 
 
 def mark_file(*, user: User, message: Message, file: UUID, mark: str | None) -> Message:
-    """Mark one file of a question. Returns the question.
+    """Mark one file of a turn: of its question, or one that a tool returned to an answer. Returns the question.
 
     `excluded` leaves the file out. `pinned` pins its turn and sends the file again. None removes the file's mark; if it
-    has none, the mark of its turn. Raises `NotFound` for a file that is not attached to the question, and the errors of
-    `mark_turn`.
+    has none, the mark of its turn. Raises `NotFound` for a file that is not attached to the message or its question,
+    and the errors of `mark_turn`.
     """
     _check(user, message, mark)
     question = _question(message)
-    if not question.attachments.filter(file=file).exists():
+    if not Attachment.objects.filter(message__in=(question, message), file=file).exists():
         raise NotFound("file of this message")
     with transaction.atomic():
         conversation = lock(message.conversation)

@@ -22,7 +22,7 @@ from chat.context.types import ContextError
 from chat.lab.past import AS_IT_WAS, CannotReplan, PastContext, PastContexts, Problem, Variation, made_with
 from chat.models import Summary, Turn
 from chat.prompts import builder
-from chat.prompts.history import stored_result
+from chat.prompts.history import result_files, stored_result
 from chat.prompts.report import FILE_KINDS, CallReport, stored
 from core.errors import ProductError
 from core.sentences import Sentence
@@ -222,7 +222,15 @@ def steps_of(turn: Turn) -> list[list[ModelMessage]]:
             case "tool_call":
                 calls.append(ToolCall(part["id"], part["name"], part["arguments"]))
             case "tool_result":
-                results.append(ModelMessage("tool", part["text"], tool_call_id=part["id"], result=stored_result(part)))
+                results.append(
+                    ModelMessage(
+                        "tool",
+                        part["text"],
+                        tool_call_id=part["id"],
+                        result=stored_result(part),
+                        files=result_files(part),
+                    )
+                )
     for state in turn.reasoning.all() if steps else ():
         if state.number <= len(steps):
             step = steps[state.number - 1]

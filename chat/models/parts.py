@@ -3,7 +3,8 @@
 from typing import Required, TypedDict
 
 from core.net.outgoing import OutgoingRequest
-from llm.types.model_call import StoredResultJson
+from llm.types.forms import ToolQuestion
+from llm.types.model_call import ResultFile, StoredResultJson
 
 
 class PassageSpan(TypedDict, total=False):
@@ -96,9 +97,10 @@ class MessagePart(TypedDict, total=False):
     to continue an answer has `continues`. The product's text below files that were sent without a message has
     `files_alone`. The text of an answer that a person has rewritten has `edited`.
     tool_call: `id`, `name`, `arguments` (JSON text) and `label` (`Sentence.dump`). A call that needs approval has
-    `approval` (`chat.realtime.events.Approval`) and, while it waits, `until` (ISO 8601).
+    `approval` (`chat.realtime.events.Approval`) and, while it waits, `until` (ISO 8601). If its tool asked the person
+    with a form, `form` is the newest one, and `approval` its state.
     tool_result: `id`, `text`, `error`, `documents`. It has `outgoing` if the tool sent data out of the workspace. A
-    long result has `stored`.
+    long result has `stored`. A result with files has `files`, which are attached to the message, too.
     """
 
     type: Required[str]
@@ -115,7 +117,9 @@ class MessagePart(TypedDict, total=False):
     label: str
     approval: str
     until: str
+    form: ToolQuestion
     error: bool
     documents: list[FoundDocument]
     outgoing: list[OutgoingRequest]
     stored: StoredResultJson
+    files: list[ResultFile]

@@ -88,7 +88,9 @@ class Summary(models.Model):
 
 
 class Mark(models.Model):
-    """A user's choice to always send a turn, to leave it out, or to leave out one `file` of its question `message`.
+    """A user's choice to always send the turn of the question `message`, to leave it out, or to leave out one `file`.
+
+    The file is attached to the question, or to an answer of the turn whose tools returned it.
 
     A mark applies to every branch that contains `since`, the last message of the branch when the mark was set. If a
     branch has several marks for a target, the one with the deepest `since` applies. `none` cancels a mark there and
@@ -134,7 +136,7 @@ class MarkedMessage:
 
 @dataclass(frozen=True)
 class Marks:
-    """The marks of one branch. `files` maps a question to those of its files that are left out."""
+    """The marks of one branch. `files` maps each message of a turn to the files of the turn that are left out."""
 
     messages: Sequence[MarkedMessage] = ()
     files: Mapping[UUID, frozenset[UUID]] = field(default_factory=dict)
@@ -152,10 +154,10 @@ class Marks:
     def excluded(self) -> list[UUID]:
         return [message.id for message in self.messages if message.mark == Mark.Kind.EXCLUDED]
 
-    def of_file(self, question: UUID, file: UUID | None) -> str | None:
-        """Return the mark of a file of the question: its own mark, or else that of its turn."""
-        left_out = file is not None and file in self.files.get(question, ())
-        return Mark.Kind.EXCLUDED.value if left_out else self.by_message.get(question)
+    def of_file(self, message: UUID, file: UUID | None) -> str | None:
+        """Return the mark of a file of the message: its own mark, or else that of its turn."""
+        left_out = file is not None and file in self.files.get(message, ())
+        return Mark.Kind.EXCLUDED.value if left_out else self.by_message.get(message)
 
     def excludes_covered(self, last_depth: int, left_aside: Iterable[str]) -> bool:
         """Return whether a summary down to `last_depth` covers a message that is left out."""
@@ -183,13 +185,14 @@ WITH RECURSIVE path AS (
 )
 """
 
-# Each mark with the messages of its turn: the question and the messages below it, up to the next question.
+# Each mark with the messages of its turn: the question and the messages below it, up to the next question. Files are
+# attached to the question, or to an answer whose tools returned them.
 _MARKED = """
 , turns AS (
     SELECT id, depth, max(CASE WHEN role = 'user' THEN depth END) OVER (ORDER BY depth) AS start FROM path
 )
 SELECT h.message_id, h.file_id, h.mark, t.id, t.depth FROM holding h
-JOIN path q ON q.id = h.message_id JOIN turns t ON t.start = q.depth AND (h.file_id IS NULL OR t.id = q.id)
+JOIN path q ON q.id = h.message_id JOIN turns t ON t.start = q.depth
 WHERE h.mark <> 'none' ORDER BY t.depth
 """
 
@@ -212,8 +215,8 @@ def marks_on(conversation_id: UUID, leaf_id: UUID | None) -> Marks:
         if file is None:
             messages.append(MarkedMessage(pk, question, depth, mark))
         else:
-            files.setdefault(question, set()).add(file)
-    return Marks(messages, {question: frozenset(ids) for question, ids in files.items()})
+            files.setdefault(pk, set()).add(file)
+    return Marks(messages, {message: frozenset(ids) for message, ids in files.items()})
 
 
 def carry_marks(conversation_id: UUID, leaf_id: UUID | None, fork: UUID, to: Iterable[UUID]) -> None:

@@ -154,9 +154,13 @@ def forget_old() -> None:
 
 
 def _sent_files(conversations: Sequence[UUID]) -> set[str]:
-    """Return the ids of the files whose content came in the requests of these conversations."""
+    """Return the ids of the files that came in the requests of these conversations, or that their tools returned."""
     options = Turn.objects.filter(conversation__in=conversations).values_list("options__sent_files", flat=True)
-    return {file for files in options for file in files or ()}
+    returned = Attachment.objects.filter(
+        message__conversation__in=conversations, message__role=Message.Role.ASSISTANT, file__isnull=False
+    )
+    sent = {file for files in options for file in files or ()}
+    return sent | {str(file) for file in returned.values_list("file", flat=True)}
 
 
 def count_tokens(user: User, request: ProgramRequest, target: TurnTarget, files: list[File]) -> int:

@@ -172,6 +172,7 @@ def plan(
         messages = _with_reasoning_of_calls(context, messages)
         stored = len(messages)
         messages += [documents.attach_to_draft(added[0], files), *added[1:]] if added else []
+        messages = documents.attach_to_results(messages)
         for number, text in step.reminders.items():
             at = stored - 1 + number
             messages[at] = replace(messages[at], reminder=_block(context, text))
@@ -506,6 +507,7 @@ def added_messages(answer_id: object, added: Sequence[ModelMessage]) -> list[Con
         ContextMessage(
             f"{answer_id}#{number}", message.role, message.text, tool_calls=message.tool_calls,
             tool_call_id=message.tool_call_id, reasoning=message.reasoning, result=message.result,
+            result_files=tuple(each["file"] for each in message.files),
         )
         for number, message in enumerate(added, 1)
     ]  # fmt: skip

@@ -131,7 +131,8 @@ def _placed(report: ResolvedReport, marks: Marks) -> Iterator[tuple[str, SourceR
     """Yield each source as a row with its group.
 
     In the report, files and images come before their message, and the message's tokens include its images. Here images
-    have separate rows, and their tokens are subtracted from the message's row.
+    have separate rows, and their tokens are subtracted from the message's row. The tokens of a tool result do not
+    include its images, which are a message of their own.
     """
     sections = {entry["source"]: entry["section"] for entry in report["messages"] if entry["source"]}
     unseen = {entry.get("id") for entry in report["sources"] if entry.get("reason") == "no_vision"}
@@ -157,17 +158,21 @@ def _placed(report: ResolvedReport, marks: Marks) -> Iterator[tuple[str, SourceR
 def _with_files(
     group: str, message: SourceEntry, files: Sequence[SourceEntry], marks: Marks, unseen: set[str | None]
 ) -> Iterator[tuple[str, SourceRow]]:
-    """Yield a message's files and images with their groups, then the message."""
-    question = _uuid(message.get("id"))
+    """Yield a message's files and images with their groups, then the message. The images of a result come after it."""
+    row_message = _uuid((message.get("id") or "").partition("#")[0])
+    is_result = message.get("role") == "result"
     images = 0
+    below: list[tuple[str, SourceRow]] = []
     for file in files:
         pk = _uuid(file.get("id"))
-        row = replace(_row(file), message=f"m-{question}" if question else "")
-        if question is not None and pk is not None:
-            row = replace(row, target=MarkTarget(str(question), str(pk), marks.of_file(question, pk)))
+        row = replace(_row(file), message=f"m-{row_message}" if row_message else "")
+        if row_message is not None and pk is not None:
+            row = replace(row, target=MarkTarget(str(row_message), str(pk), marks.of_file(row_message, pk)))
         if file.get("id") in unseen:
             row = replace(row, state="left_out", words=state_of({**file, "state": "left_out", "reason": "no_vision"}))
-        if file["kind"] == "image" and file["state"] == "full":
+        if file["kind"] == "image" and file["state"] == "full" and is_result:
+            below.append((group, row))
+        elif file["kind"] == "image" and file["state"] == "full":
             images += file.get("tokens") or 0
             yield group, row
         else:
@@ -175,12 +180,13 @@ def _with_files(
     row = _row(message)
     if row.tokens:
         row = replace(row, tokens=row.tokens - images)
-    row_message = _uuid((message.get("id") or "").partition("#")[0])
     if row_message is not None:
         row = replace(row, message=f"m-{row_message}")
+    question = _uuid(message.get("id"))
     if question is not None:
         row = replace(row, target=MarkTarget(str(question), "", marks.by_message.get(question)))
     yield group, row
+    yield from below
 
 
 def _row(source: SourceEntry) -> SourceRow:

@@ -31,7 +31,7 @@ from llm.providers import needed_in_later_turns
 from llm.step_filters.thoughts import without_reasoning
 from llm.step_filters.valid_calls import json_object
 from llm.tokens import NamedTokenizer
-from llm.types.model_call import ReasoningState, StoredResult, ToolCall
+from llm.types.model_call import ReasoningState, ResultFile, StoredResult, ToolCall
 from personas.texts import BUILT_IN, Texts
 
 # The text below an answer that did not end well, by its status. The answer's text is sent with it, its error never is.
@@ -341,7 +341,10 @@ def _steps(parts: Sequence[Mapping[str, Any]]) -> list[ContextMessage]:
             case "tool_result":
                 close()
                 result = stored_result(part)
-                steps.append(ContextMessage("", "tool", part["text"], tool_call_id=part["id"], result=result))
+                files = tuple(each["file"] for each in result_files(part))
+                steps.append(
+                    ContextMessage("", "tool", part["text"], tool_call_id=part["id"], result=result, result_files=files)
+                )
     close()
     return steps
 
@@ -350,6 +353,11 @@ def stored_result(part: Mapping[str, Any]) -> StoredResult | None:
     """Return the facts about the whole result of a `tool_result` part; None if the part's text is complete."""
     stored = part.get("stored")
     return StoredResult.from_json(stored) if stored else None
+
+
+def result_files(part: Mapping[str, Any]) -> tuple[ResultFile, ...]:
+    """Return the files that the tool of a `tool_result` part returned."""
+    return tuple(part.get("files", ()))
 
 
 def _assistant(texts: Sequence[str], calls: Sequence[ToolCall]) -> ContextMessage:
@@ -464,6 +472,55 @@ class Documents:
     def attach_to_draft(self, message: ContextMessage, files: Sequence[File]) -> ContextMessage:
         """Add the files to a message that is not stored yet."""
         return replace(self, marks=NO_MARKS)._with_files(message, files, texts_of(files)) if files else message
+
+    def attach_to_results(self, messages: Sequence[ContextMessage]) -> list[ContextMessage]:
+        """Return the messages with the files of their tool results; one query if there are any.
+
+        The images of a step stand with its last result, since no message may stand between a call and its results. A
+        result with a document that the user leaves out is replaced by its stub, since its text contains the document.
+        """
+        ids = {UUID(pk) for message in messages for pk in message.result_files}
+        if not ids:
+            return list(messages)
+        files = {str(file.pk): file for file in File.objects.filter(pk__in=ids)}
+        start = max((index for index, message in enumerate(messages) if message.role == "user"), default=0)
+        attached = [
+            self._with_result_files(message, files, current=index > start) for index, message in enumerate(messages)
+        ]
+        for index in range(len(attached) - 1):
+            message, following = attached[index : index + 2]  # the loop moves images on, so no iterator reads ahead
+            if message.images and message.role == following.role == "tool":
+                attached[index] = replace(message, images=())
+                images = {image.id: image for image in (*message.images, *following.images)}
+                attached[index + 1] = replace(following, images=tuple(images.values()), mark=message.mark)
+        return attached
+
+    def _with_result_files(
+        self, message: ContextMessage, files: Mapping[str, File], *, current: bool
+    ) -> ContextMessage:
+        """Return a message with its files. Files that are deleted or not read yet are not sent, only named in it.
+
+        `current`: the message is of the current turn. In later turns the model gets no images of results by default, so
+        the report does not say again that it cannot see them.
+        """
+        if not message.result_files:
+            return message
+        answer = message.id.partition("#")[0]
+        images: list[ImageRef] = []
+        documents: list[Document] = []
+        for file in (files[pk] for pk in message.result_files if pk in files):
+            excluded = self._is_excluded(answer, file)
+            if not file.is_image or file.status not in READABLE or not (self.vision or current):
+                documents.append(Document(str(file.pk), file.name, excluded=excluded))
+            elif self.vision:
+                images.append(ImageRef(str(file.pk), tokens_of(file=file) or 0, excluded=excluded, title=file.name))
+            else:
+                self.reports.append(SourceReport("image", str(file.pk), "left_out", 0, "no_vision", exact=False))
+        mark: Any = self.marks.by_message.get(UUID(answer))
+        attached = replace(message, images=tuple(images), result_documents=tuple(documents), mark=mark)
+        if any(document.excluded for document in documents):
+            attached = replace(attached, text=self.texts["tool_result_stub"], tokens=None, result=None)
+        return attached
 
     def _is_excluded(self, message: str, file: File) -> bool:
         return self.marks is not NO_MARKS and self.marks.of_file(UUID(message), file.pk) == Mark.Kind.EXCLUDED

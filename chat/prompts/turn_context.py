@@ -44,6 +44,7 @@ from llm.learning import SMALLEST_WINDOW, window_source
 from llm.models import Model
 from llm.services import RATIO_TRUSTED
 from llm.tokens import NamedTokenizer
+from llm.tools.servers import SessionScope
 from llm.types.model_call import EFFORTS, NO_SAMPLING, Sampling, ToolChoice, ToolDefinition
 from personas.models import BudgetProfile, Persona, SystemPrompt
 from personas.services import reminders_for, rules_at
@@ -558,9 +559,12 @@ def _cap_of(claimed: ClaimedTurn, model: Model) -> int | None:
     return wider_cap(caps.get(model.pk), model)
 
 
-async def with_offered_tools(context: TurnContext) -> TurnContext:
-    """Return the context with the tools that servers list now and the tools of the calling program."""
-    box = await with_server_tools(context.toolbox, context.persona, context.model, context.rights)
+async def with_offered_tools(context: TurnContext, sessions: SessionScope) -> TurnContext:
+    """Return the context with the tools that servers list now and the tools of the calling program.
+
+    `sessions`: where the sessions with the servers stay open.
+    """
+    box = await with_server_tools(context.toolbox, context.persona, context.model, context.rights, sessions)
     return _with_program_tools(context, box)
 
 

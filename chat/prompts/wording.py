@@ -98,6 +98,7 @@ REASONS = {
     "not_searchable": gettext_lazy("it could not be made searchable, so it can only be read page by page"),
     "attached": gettext_lazy("once, with the message that it is attached to"),
     "in_project": gettext_lazy("once, with the project's files"),
+    "of_result": gettext_lazy("the file stays in the conversation"),
     "result_without_call": gettext_lazy("what asked for it is not sent"),
     "no_vision": gettext_lazy("the model does not see images"),
     "too_many_images": gettext_lazy("the model takes fewer images in one prompt"),
@@ -294,7 +295,7 @@ def state_of(source: SourceEntry) -> str:
     if source["state"] == "shortened" and (whole := source.get("cut_from")):
         shares = {"percent": percent(source["tokens"] or 0, whole), "whole": grouped(whole)}
         words = _("shortened to %(percent)s of %(whole)s tokens") % shares
-    if source["state"] == "stubbed" and source["kind"] == "file":
+    if source["state"] == "stubbed" and source["kind"] == "file" and not source.get("reason"):
         words = _("only named")
     if reason := source.get("reason"):
         words = f"{words}: {REASONS[reason]}"

@@ -28,7 +28,8 @@ from chat.models.parts import CitationDoubt, CitationPlace, CitedSource, FoundDo
 from core.json_types import JsonObject
 from core.net.outgoing import OutgoingRequest
 from core.sentences import Sentence
-from llm.types.model_call import FinishReason, StoredResultJson
+from llm.types.forms import ToolQuestion
+from llm.types.model_call import FinishReason, ResultFile, StoredResultJson
 
 Schema: TypeAlias = JsonObject  # JSON Schema
 
@@ -109,6 +110,37 @@ STORED: Schema = {
     "Else empty.",
     "properties": {"id": TEXT, **dict.fromkeys(("tokens", "characters", "kept", "head", "marker"), NUMBER)},
 }
+FORM: Schema = {
+    "type": "object",
+    "description": "The form with which the tool asks, or empty. The answer goes to `turns/<turn>/approvals/`.",
+    "properties": {
+        "number": NUMBER,
+        "message": TEXT,
+        "url": {**TEXT, "description": "A page that the person opens instead of filling in fields; or empty."},
+        "fields": {
+            "type": "array",
+            "items": {
+                "type": "object",
+                "properties": {
+                    **dict.fromkeys(("name", "title", "description", "input"), TEXT),
+                    "kind": one_of("text", "number", "integer", "boolean", "choice", "choices"),
+                    "required": YES_NO,
+                },
+                "required": ["name", "title", "kind", "required"],
+            },
+        },
+    },
+}
+RESULT_FILES: Schema = {
+    "type": "array",
+    "description": "Files that the tool returned: attached to the answer, and read as uploads are. `image`: it can be "
+    "shown at `/files/<file>/shown/`.",
+    "items": {
+        "type": "object",
+        "properties": {"file": ID, "name": TEXT, "image": YES_NO},
+        "required": ["file", "name", "image"],
+    },
+}
 USAGE: Schema = {
     "type": "object",
     "description": "Tokens as the provider counts them, of all model calls of the turn.",
@@ -168,13 +200,19 @@ class EventType(StrEnum):
     )
     TOOL_CALL_APPROVAL = (
         "TOOL_CALL_APPROVAL",
-        "A call waits for its person, or has been decided.",
+        "A call waits for its person, or has been decided. With a `form` its tool asks the person while it runs.",
         {
             "part": PART,
             "call": CALL,
             "state": one_of(*Approval),
             "until": {**TEXT, "description": "While it waits: when it counts as refused, as in ISO 8601. Else empty."},
+            "form": FORM,
         },
+    )
+    TOOL_CALL_PROGRESS = (
+        "TOOL_CALL_PROGRESS",
+        "How far a tool is, by its server's own words. At most one a second for each call.",
+        {"part": PART, "call": CALL, "text": TEXT},
     )
     TOOL_CALL_RESULT = (
         "TOOL_CALL_RESULT",
@@ -188,6 +226,7 @@ class EventType(StrEnum):
             "documents": DOCUMENTS,
             "outgoing": OUTGOING,
             "stored": STORED,
+            "files": RESULT_FILES,
         },
     )
     CITATION = (
@@ -269,11 +308,13 @@ class EventPayload(TypedDict, total=False):
     label: str
     state: str
     until: str
+    form: ToolQuestion
     error: bool
     arguments: str
     documents: list[FoundDocument]
     outgoing: list[OutgoingRequest]
     stored: StoredResultJson
+    files: list[ResultFile]
     number: int
     title: str
     href: str
@@ -397,6 +438,8 @@ def _fold_call(parts: list[MessagePart], type_: EventType, payload: EventPayload
             call = parts[payload["part"]]
             call["approval"] = payload["state"]
             call["until"] = payload.get("until", "")
+            if form := payload.get("form"):  # none from a worker of an older version
+                call["form"] = form
         case EventType.TOOL_CALL_RESULT:
             _add_result(parts, payload)
 
@@ -415,6 +458,8 @@ def _add_result(parts: list[MessagePart], payload: EventPayload) -> None:
         result["outgoing"] = outgoing
     if stored := payload.get("stored"):
         result["stored"] = stored
+    if files := payload.get("files"):  # none from a worker of an older version
+        result["files"] = files
     parts.append(result)
 
 

@@ -4,6 +4,7 @@ The row and the keys in Redis hold the state. A message on a channel only wakes 
 """
 
 import asyncio
+import json
 import time
 from contextlib import suppress
 from typing import Any
@@ -15,6 +16,7 @@ import redis
 from chat.realtime.events import Approval
 from chat.realtime.turn_stream import BLOCK, CONNECTION_ERRORS, KEEP_SECONDS
 from core.background import streams, streams_of_loop
+from core.json_types import JsonObject
 
 CLAIM_SECONDS = 10
 _CHANNEL = "turns:bell"  # every process with running turns subscribes to it
@@ -99,6 +101,20 @@ async def wait_for_decision(turn: UUID | str, call: str, seconds: float) -> Appr
             if left <= 0:
                 return Approval.TIMED_OUT
             await asyncio.sleep(0.2)
+
+
+async def form_content(turn: UUID | str, call: str) -> JsonObject:
+    """Return the values that the person has filled in, once the decision is `ALLOWED`; empty if they are lost."""
+    with suppress(*CONNECTION_ERRORS, redis.BusyLoadingError):
+        if stored := await streams_of_loop().get(f"{_decision_key(turn, call)}:content"):
+            content: JsonObject = json.loads(stored)
+            return content
+    return {}
+
+
+def store_form_content(turn: UUID | str, call: str, content: JsonObject) -> None:
+    """Store the values of a form before its decision, see `decide`. Synchronous."""
+    streams().set(f"{_decision_key(turn, call)}:content", json.dumps(content), ex=KEEP_SECONDS)
 
 
 def claim_decision(turn: UUID | str, call: str) -> bool:

@@ -205,7 +205,8 @@ def _messages(name: str, texts: Texts) -> Iterable[ContextMessage]:
     stored = (
         StoredResult(tokens=0, characters=len(text), stored=len(text), id="5e1f") if name == CUT_RESULTS[1] else None
     )
-    yield ContextMessage("13", "tool", text, tool_call_id="b", result=stored)
+    window = (ImageRef("6e20", 100, title="Window.png"),) if name == "result_images" else ()
+    yield ContextMessage("13", "tool", text, tool_call_id="b", result=stored, images=window)
 
 
 def _tasks() -> PromptTasks:

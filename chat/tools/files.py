@@ -47,8 +47,8 @@ class FileScope:
             message__conversation=self.conversation, message__deleted=None, file__isnull=False
         )
         attached = attached.exclude(message__in=marks.excluded)
-        for question, files in marks.files.items():
-            attached = attached.exclude(message=question, file__in=files)
+        for message, files in marks.files.items():
+            attached = attached.exclude(message=message, file__in=files)
         in_reach = Q(pk__in=attached.values("file"))
         if self.project is not None:
             in_reach |= Q(project_entries__project=self.project)

@@ -61,6 +61,11 @@ class Gate:
         self._searched_urls: set[str] = set()
         self.denied = 0
 
+    @property
+    def can_ask(self) -> bool:
+        """Return whether there is a person to ask. Programs of OpenAI's protocol have none."""
+        return self._conversation.origin != Conversation.Origin.API
+
     def learn(self, urls: Iterable[str]) -> None:
         """Remember addresses that this turn's web tools have returned."""
         self._searched_urls.update(filter(None, map(canonical, urls)))
@@ -86,7 +91,7 @@ class Gate:
             return CallVerdict(refusal=refusal)
         if free or (host and self._is_named(url)):
             return RUNS
-        return CallVerdict(refusal=NOBODY_TO_ASK) if self._conversation.origin == Conversation.Origin.API else ASK_FIRST
+        return ASK_FIRST if self.can_ask else CallVerdict(refusal=NOBODY_TO_ASK)
 
     def _follow(self, source: str, target: str) -> None:
         free, refusal = self._rule_for(OPEN_URL, host_of(target))

@@ -1,9 +1,10 @@
 """Shorten results of tools that are too long for a prompt, and store them whole for the model to read.
 
 1. A server's tool, or the tool that opens web pages, returns a result (`ToolOutput.whole`).
-2. `ResultKeeper` counts its tokens. A result that fits the room of its step is sent as it is.
-3. A longer one is stored (`ToolResult`). Its head and tail are sent, with a marker between them that names its id.
-4. `ReadResult` returns any part of a stored result.
+2. `ResultKeeper` stores the files of the result (`chat.tools.result_files`), which may add their texts.
+3. It counts the tokens. A result that fits the room of its step is sent as it is.
+4. A longer one is stored (`ToolResult`). Its head and tail are sent, with a marker between them that names its id.
+5. `ReadResult` returns any part of a stored result.
 """
 
 import asyncio
@@ -22,6 +23,7 @@ from chat.documents.numbers import give_numbers
 from chat.models import Conversation, ToolResult
 from chat.models.parts import FoundDocument
 from chat.models.summary import marks_on
+from chat.tools.result_files import ResultFiles
 from core.background import on_database
 from core.errors import ProductError
 from core.sentences import Sentence
@@ -46,6 +48,7 @@ class ResultKeeper:
     def __init__(self, conversation: Conversation, answer: UUID) -> None:
         self._conversation = conversation
         self._answer = answer
+        self._files = ResultFiles(conversation, answer)
 
     def begin_step(self, room: ResultRoom, tokenizer: TextTokenizer, texts: Texts, notes: list[str]) -> None:
         """Set the room for the results of a step. Sentences for people are added to the `notes` of its report."""
@@ -55,6 +58,9 @@ class ResultKeeper:
         self._notes = notes
 
     async def __call__(self, call: ToolCall, output: ToolOutput, waiting: int) -> ToolOutput:
+        self._notes += [note.dump() for note in output.notes]
+        if output.returned:
+            output = await self._files.stored(output, self._notes)
         if not output.whole:
             return output
         if output.partial:

@@ -33,7 +33,7 @@ from files.models import File
 from llm.models import Model
 from llm.tokens import NamedTokenizer
 from llm.tools.mcp import Listing, ServerTool, tools_of
-from llm.tools.servers import ServerFailed, ToolServerConfig
+from llm.tools.servers import ServerFailed, SessionScope, ToolServerConfig
 from llm.tools.services import known_tools, remember_listing, tool_servers, web_search_tool
 from llm.types.model_call import ToolDefinition
 from llm.types.tools import Tool
@@ -250,14 +250,19 @@ def with_known_tools(box: Toolbox, persona: Persona | None, model: Model, rights
     return _add_listed(box, allowed, listings)
 
 
-async def with_server_tools(box: Toolbox, persona: Persona | None, model: Model, rights: Rights) -> Toolbox:
-    """Add the persona's server tools. A server that fails is noted, and the turn goes on without it."""
+async def with_server_tools(
+    box: Toolbox, persona: Persona | None, model: Model, rights: Rights, sessions: SessionScope
+) -> Toolbox:
+    """Add the persona's server tools. A server that fails is noted, and the turn goes on without it.
+
+    `sessions`: where the sessions with the servers stay open.
+    """
     box, allowed = _allowed(box, persona, model, rights)
     if not allowed:
         return box
     names = _servers(allowed)
     servers = [server for server in await on_database(tool_servers) if server.name in names]
-    answers = await asyncio.gather(*(_listed(server, box) for server in servers))
+    answers = await asyncio.gather(*(_listed(server, box, sessions) for server in servers))
     return _add_listed(box, allowed, list(zip(servers, answers, strict=True)))
 
 
@@ -290,12 +295,12 @@ def _why_closed(server: ToolServerConfig, box: Toolbox) -> Sentence | None:
     return Sentence(WEB_OFF, names=f"{server.name}{SEPARATOR}*")
 
 
-async def _listed(server: ToolServerConfig, box: Toolbox) -> Listing | Sentence:
+async def _listed(server: ToolServerConfig, box: Toolbox, sessions: SessionScope) -> Listing | Sentence:
     """Return the tools that the server lists now, or a sentence that says why there are none."""
     if reason := _why_closed(server, box):
         return reason
     try:
-        listing = await tools_of(server)
+        listing = await tools_of(server, sessions)
     except ServerFailed as failure:
         logger.warning("no tools from server %s: %s", server.name, failure)
         return failure.sentence

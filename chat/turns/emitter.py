@@ -2,13 +2,16 @@
 
 1. `Answer.add` takes an event of `llm.agent_loop` and queues the events that readers will get.
 2. `Answer.drain` numbers these, renders their text and applies them to `Answer.parts`.
-3. `Guarded` wraps a tool whose calls a user may have to allow. The answer shows the question, and the call waits.
+3. `Guarded` wraps a tool whose calls a user may have to allow, or whose progress is shown. The answer shows the
+   question, and the call waits.
 """
 
+import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import asdict
 from datetime import datetime, timedelta
+from functools import partial
 from typing import Any, NamedTuple, Unpack
 
 from django.conf import settings
@@ -23,6 +26,8 @@ from chat.rendering.references import Sources, cited
 from chat.tools.permission import Gate
 from chat.tools.toolbox import Toolbox
 from core.sentences import Sentence
+from llm.tools.mcp import MOST_FORMS, ServerTool
+from llm.types.forms import FormAnswer, ToolQuestion
 from llm.types.model_call import (
     LoopEvent,
     ReasoningDelta,
@@ -37,12 +42,23 @@ from llm.types.model_call import (
     ToolRunStarted,
     Usage,
 )
-from llm.types.tools import MAX_ARGUMENTS, BadArguments, Tool, ToolOutput, parse_arguments, run_tool
+from llm.types.tools import (
+    MAX_ARGUMENTS,
+    BadArguments,
+    Tool,
+    ToolOutput,
+    asking_person,
+    parse_arguments,
+    reporting_progress,
+    run_tool,
+)
 
 NOT_ALLOWED = "The user did not allow this call."
 # Seconds between two flushes of one answer.
 SHORTEST_INTERVAL = 0.030
 LONGEST_INTERVAL = 0.100
+NO_FORM: Any = {}  # the form of an event about a call that asks without one
+PROGRESS_EVERY = 1.0  # seconds between two events about the progress of one call
 LONGEST_DELAY = 0.500  # additional seconds in an overloaded process
 START_OF = {
     EventType.TEXT_MESSAGE_CONTENT: EventType.TEXT_MESSAGE_START,
@@ -191,6 +207,7 @@ class Answer:
             documents=documents,
             outgoing=list(run.data.get("outgoing", ())),
             stored=run.result.as_json() if run.result is not None else {},
+            files=list(run.files),
         )
 
     def take_running(self, name: str, arguments: Mapping[str, Any]) -> CallPlace:
@@ -301,53 +318,102 @@ async def answer_of(turn: Turn) -> Answer:
 
 
 def guarded(box: Toolbox, answer: Answer, publish: Callable[[], None]) -> dict[str, Tool]:
-    """Return the box's tools by name. Those that may need approval wait for a decision.
+    """Return the box's tools by name. Those that may need approval wait for a decision. Server tools show progress.
 
     `publish` is called when the answer has new events.
     """
-    gate = box.gate
-    if gate is None:
-        return dict(box.tools)
-    asking = box.approval
-    return {name: Guarded(tool, gate, answer, publish) if name in asking else tool for name, tool in box.tools.items()}
+    tools: dict[str, Tool] = {}
+    for name, tool in box.tools.items():
+        gate = box.gate if name in box.approval else None
+        of_server = isinstance(tool, ServerTool)
+        asks = of_server and box.gate is not None and box.gate.can_ask
+        tools[name] = Guarded(tool, gate, answer, publish, asks=asks) if gate or of_server else tool
+    return tools
+
+
+def form_id(call: str, form: ToolQuestion) -> str:
+    """Return the id of a form, by which its answer is waited for. A call may ask with several, one after the other."""
+    return f"{call}#{form['number']}"
 
 
 class Guarded:
-    """A tool that runs only when its gate lets the call through or a person has allowed it.
+    """A tool whose call shows its progress. With a gate, it runs only when the gate or a person allows the call.
 
     The first decision counts. Without a decision in time the call is refused. The time limit of the tool itself begins
-    after the wait.
+    after the wait, and stands still while the tool asks the person with a form. `asks`: it may do so.
     """
 
-    def __init__(self, tool: Tool, gate: Gate, answer: Answer, publish: Callable[[], None]) -> None:
+    def __init__(
+        self, tool: Tool, gate: Gate | None, answer: Answer, publish: Callable[[], None], *, asks: bool = False
+    ) -> None:
         self._tool = tool
         self._gate = gate
         self._answer = answer
         self._publish = publish
         self.definition = tool.definition
-        # Longer than both the wait and the tool, which have time limits of their own.
-        self.timeout = settings.APPROVAL_SECONDS + tool.timeout + 60.0
+        self._asks = asks
+        # Longer than the waits and the tool, which have time limits of their own.
+        waits = (gate is not None) + (MOST_FORMS if asks else 0)
+        self.timeout = waits * settings.APPROVAL_SECONDS + tool.timeout + 60.0
 
     def label(self, arguments: Mapping[str, Any]) -> Sentence:
         return self._tool.label(arguments)
 
     async def run(self, arguments: Mapping[str, Any]) -> ToolOutput:
         place = self._answer.take_running(self.definition.name, arguments)
-        verdict = await self._gate.verdict(self.definition.name, arguments)
-        if verdict.refusal:
-            return ToolOutput(verdict.refusal, error=True)
-        if verdict.asks:
-            self._emit(place, Approval.WAITING)
-            decision = await signals.wait_for_decision(self._answer.turn, place.id, settings.APPROVAL_SECONDS)
-            self._emit(place, decision)
-            if decision != Approval.ALLOWED:
-                return ToolOutput(NOT_ALLOWED, error=True)
-        return await run_tool(self._tool, arguments)
+        refusal = await self._refusal(self._gate, place, arguments) if self._gate is not None else ""
+        if refusal:
+            return ToolOutput(refusal, error=True)
+        progress = _ShownProgress(place, self._answer, self._publish)
+        ask = partial(self._ask_person, place) if self._asks else None
+        with reporting_progress(progress), asking_person(ask):
+            return await run_tool(self._tool, arguments)
 
-    def _emit(self, place: CallPlace, state: Approval) -> None:
+    async def _ask_person(self, place: CallPlace, form: ToolQuestion) -> FormAnswer:
+        """Show the form below the call, and wait for its answer."""
+        wait_id = form_id(place.id, form)
+        self._emit(place, Approval.WAITING, form)
+        decision = await signals.wait_for_decision(self._answer.turn, wait_id, settings.APPROVAL_SECONDS)
+        allowed = decision == Approval.ALLOWED
+        content = await signals.form_content(self._answer.turn, wait_id) if allowed else None
+        self._emit(place, decision, form)
+        return FormAnswer(content)
+
+    async def _refusal(self, gate: Gate, place: CallPlace, arguments: Mapping[str, Any]) -> str:
+        """Return why the call may not run; empty if it may."""
+        verdict = await gate.verdict(self.definition.name, arguments)
+        if verdict.refusal or not verdict.asks:
+            return verdict.refusal
+        self._emit(place, Approval.WAITING)
+        decision = await signals.wait_for_decision(self._answer.turn, place.id, settings.APPROVAL_SECONDS)
+        self._emit(place, decision)
+        return "" if decision == Approval.ALLOWED else NOT_ALLOWED
+
+    def _emit(self, place: CallPlace, state: Approval, form: ToolQuestion | None = None) -> None:
         until = ""
         if state == Approval.WAITING:
             end = timezone.now() + timedelta(seconds=settings.APPROVAL_SECONDS)
             until = end.isoformat(timespec="seconds")
-        self._answer.emit(EventType.TOOL_CALL_APPROVAL, part=place.part, call=place.id, state=state, until=until)
+        self._answer.emit_payload(
+            EventType.TOOL_CALL_APPROVAL,
+            {"part": place.part, "call": place.id, "state": state, "until": until, "form": form or NO_FORM},
+        )
+        self._publish()
+
+
+class _ShownProgress:
+    """Shows the progress of one call to the answer's readers, at most once a second."""
+
+    def __init__(self, place: CallPlace, answer: Answer, publish: Callable[[], None]) -> None:
+        self._place = place
+        self._answer = answer
+        self._publish = publish
+        self._next = 0.0
+
+    def __call__(self, text: str) -> None:
+        now = time.monotonic()
+        if now < self._next:
+            return
+        self._next = now + PROGRESS_EVERY
+        self._answer.emit(EventType.TOOL_CALL_PROGRESS, part=self._place.part, call=self._place.id, text=text)
         self._publish()

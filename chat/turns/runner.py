@@ -44,6 +44,7 @@ from chat.realtime.events import Event, EventType
 from chat.summaries import due
 from chat.tools.files import SEARCH_GUIDANCE
 from chat.tools.results import ResultKeeper
+from chat.tools.toolbox import NO_TOOLS
 from chat.turns import store
 from chat.turns.emitter import Answer, answer_of, guarded
 from chat.turns.keeper import keep
@@ -75,6 +76,8 @@ from llm.services import (
     outage_of,
     shared_client,
 )
+from llm.tools.mcp import tools_changed
+from llm.tools.servers import SessionScope
 from llm.truncation import CallReported, SentTokens, Truncation, TruncationSuspicion
 from llm.types.model_call import (
     STREAM,
@@ -169,6 +172,8 @@ class _Run:
         self._outage = outage  # the outage of the turn's own model, or of the fallback before the current model
         self.answer = Answer(str(turn.pk))
         self._results = ResultKeeper(turn.conversation, turn.answer_id)
+        self._own_tools = NO_TOOLS
+        self._sessions = SessionScope(turn.conversation.owner_id, turn.conversation_id, turn.slot)
         self.reports: list[CallReport] = []
         self._sent = SentTokens(0)  # tokens of the newest call
         self._images = 0  # images in the newest call
@@ -286,7 +291,14 @@ class _Run:
     async def _begin(self, context: TurnContext) -> None:
         require_rights(context, self.turn.conversation)
         # Offer the tools before any other use of the context, so that decisions after the answer see the same tools.
-        self.context = await with_offered_tools(context)
+        self._own_tools = context.toolbox
+        self.context = context
+        await self._offer_tools()
+
+    async def _offer_tools(self) -> None:
+        """Offer the tools that the servers list now, beside the product's own tools."""
+        own_tools = replace(self.context, toolbox=self._own_tools)
+        self.context = await with_offered_tools(own_tools, self._sessions)
         self.tools = guarded(self.context.toolbox, self.answer, self._news.set)
         self.answer.external = frozenset(tool.name for tool in self.context.toolbox.external)
 
@@ -327,6 +339,8 @@ class _Run:
         """Prepare the next model call for the loop. `added`: the messages of this turn so far."""
         if cycle.refused is not None and cycle.refused.unavailable:
             await self._next_model(cycle.refused, added)
+        if tools_changed(self._sessions):
+            await self._offer_tools()
         added = self._without_others_reasoning(added)
         refused: Sentence | None = None
         if cycle.refused is not None and cycle.refused.code in agent_loop.SMALLER_AGAIN:

@@ -1,8 +1,9 @@
 """Actions of a user on a live turn: stop it, allow or refuse a tool call."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
+from types import MappingProxyType
 from typing import Any
 
 from asgiref.sync import async_to_sync
@@ -16,12 +17,13 @@ from chat.models.parts import MessagePart
 from chat.realtime import signals, turn_stream
 from chat.realtime.events import Approval, Event, EventType
 from chat.tools import permission
-from chat.turns.emitter import answer_of
+from chat.turns.emitter import answer_of, form_id
 from chat.turns.store import Ending, end_queued
 from core.background import TURNS, enqueue
 from core.errors import NotFound, ProductError
 from core.json_types import JsonObject
 from core.requests import get_or_404
+from llm.types.forms import ToolQuestion, checked_content
 
 
 def stop_turn(*, user: User, turn: Turn) -> None:
@@ -43,16 +45,28 @@ def stop_turn(*, user: User, turn: Turn) -> None:
     signals.signal_stop(turn.pk)
 
 
-def decide_call(*, user: User, turn: Turn, call: str, allow: bool, remember: bool = False) -> None:
-    """Store the user's decision whether a waiting tool call may run.
+def decide_call(
+    *,
+    user: User,
+    turn: Turn,
+    call: str,
+    allow: bool,
+    remember: bool = False,
+    content: Mapping[str, Any] = MappingProxyType({}),
+) -> None:
+    """Store the user's decision whether a waiting tool call may run, or their answer to the form of a running call.
 
     `remember`: the decision also holds for all other calls in this conversation to the same host, or to the same tool
-    if it has no host. This includes calls that are waiting now.
-    Raises `not_found` for a call that needs no decision, `already_decided` and `not_waiting` (409).
+    if it has no host. This includes calls that are waiting now. It does not apply to forms. `content`: the values of a
+    form, by the names of its fields.
+    Raises `not_found` for a call that needs no decision, `already_decided` and `not_waiting` (409), `bad_form`.
     """
     require_owner(user, turn.conversation)
     parts = async_to_sync(answer_of)(turn).parts
     require_waiting(turn, parts, call)
+    if form := asking(parts, call).get("form"):
+        _answer_form(turn, form_id(call, form), form, content if allow else None)
+        return
     decision = Approval.ALLOWED if allow else Approval.REFUSED
     tool, host = _tool_and_host(asking(parts, call))
     with transaction.atomic():  # the row is rolled back if another decision came first
@@ -67,6 +81,17 @@ def decide_call(*, user: User, turn: Turn, call: str, allow: bool, remember: boo
     for part in others:
         if _tool_and_host(part) == (tool, host):
             signals.decide(turn.pk, part["id"], decision)
+
+
+def _answer_form(turn: Turn, wait_id: str, form: ToolQuestion, content: Mapping[str, Any] | None) -> None:
+    """Store the answer to a form. None: the user declines. `wait_id`: the id of the form, see `form_id`."""
+    values = None if content is None else checked_content(form, content)
+    if not signals.claim_decision(turn.pk, wait_id):
+        raise already_decided()
+    if values is not None:
+        signals.store_form_content(turn.pk, wait_id, values)
+    if not signals.decide(turn.pk, wait_id, Approval.REFUSED if values is None else Approval.ALLOWED):
+        raise already_decided()
 
 
 def forget_permission(*, user: User, conversation: Conversation, pk: object) -> None:
@@ -110,6 +135,8 @@ def shown(part: MessagePart) -> dict[str, Any]:
     if part.get("approval") != Approval.WAITING:
         return {**part}
     until = datetime.fromisoformat(part["until"]) if part.get("until") else None
+    if "form" in part:
+        return {**part, "until": until}
     return {**part, "asked": _readable(part["arguments"]), "host": _tool_and_host(part)[1], "until": until}
 
 

@@ -294,13 +294,29 @@ DECISIONS = {
 }
 
 
+FORM_FIELD = "field "  # the beginning of the names of fields in a tool's form
+
+
 @with_row(visible_turn, "GET", "POST")
 def approval(request: Request, turn: Turn) -> HttpResponse:
     """Show the current state of a tool call that waits for approval. A POST stores the user's decision."""
     if request.method == "POST":
         decision = DECISIONS.get(request.POST.get("allow", ""), DECISIONS["no"])
         call = request.POST.get("call", "")
-        decide_call(user=request.user, turn=turn, call=call, allow=decision.allow, remember=decision.remember)
+        # Fields of a tool's form have a prefix, so that their names never meet those of the decision.
+        content = {
+            name.removeprefix(FORM_FIELD): values if len(values) > 1 else values[0]
+            for name, values in request.POST.lists()
+            if name.startswith(FORM_FIELD) and values
+        }
+        decide_call(
+            user=request.user,
+            turn=turn,
+            call=call,
+            allow=decision.allow,
+            remember=decision.remember,
+            content=content,
+        )
         if request.htmx:
             return HttpResponse(status=204)  # the page gets the decision with the answer's events
         return redirect(reverse("chat:conversation", args=[turn.conversation_id]) + f"#m-{turn.answer_id}")

@@ -6,8 +6,9 @@ an error that says what to change.
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any, NamedTuple
 from uuid import UUID
 
@@ -68,9 +69,12 @@ class Interrupted(NamedTuple):
 
 
 class RunDecision(NamedTuple):
+    """The answer to an interrupt. `content`: the values of a tool's form."""
+
     interrupted: Interrupted
     allow: bool
     remember: bool = False
+    content: Mapping[str, Any] = MappingProxyType({})
 
 
 class ForwardedProps(serializers.Serializer[dict[str, Any]]):
@@ -269,13 +273,13 @@ def _decision(entries: list[agui.ResumeEntry]) -> RunDecision | None:
     if entry.status != "resolved":
         return RunDecision(interrupted, allow=False)
     payload = entry.payload if isinstance(entry.payload, dict) else {}
-    allow, remember = payload.get("allow"), payload.get("remember", False)
-    if not (isinstance(allow, bool) and isinstance(remember, bool)):
+    allow, remember, content = payload.get("allow"), payload.get("remember", False), payload.get("content", {})
+    if not (isinstance(allow, bool) and isinstance(remember, bool) and isinstance(content, dict)):
         sentence = (
             "Answer this interrupt with the payload {“allow”: true} or {“allow”: false}, and “remember” if you like."
         )
         raise ProductError("bad_resume", sentence)
-    return RunDecision(interrupted, allow, remember)
+    return RunDecision(interrupted, allow, remember, content)
 
 
 def _number(text: str) -> bool:

@@ -156,7 +156,14 @@ def _decided(user: User, thread: UUID, decision: RunDecision) -> Started:
     if turn.conversation_id != thread:
         raise NotFound("turn")
     try:
-        decide_call(user=user, turn=turn, call=left.call, allow=decision.allow, remember=decision.remember)
+        decide_call(
+            user=user,
+            turn=turn,
+            call=left.call,
+            allow=decision.allow,
+            remember=decision.remember,
+            content=decision.content,
+        )
     except ProductError as error:
         if error.code not in DECIDED:
             raise

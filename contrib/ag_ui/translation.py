@@ -23,12 +23,27 @@ from chat.turns.store import Ending, last_event
 from contrib.ag_ui.run_input import Interrupted
 from contrib.ag_ui.start_run import NOT_RUN, call_id
 from contrib.ag_ui.transcript import Transcript
+from core.json_types import JsonObject
+from llm.types.forms import ToolQuestion
 
 ANSWER_SCHEMA = {
     "type": "object",
     "properties": {"allow": {"type": "boolean"}, "remember": {"type": "boolean"}},
     "required": ["allow"],
 }
+
+
+def _answer_schema(form: ToolQuestion) -> JsonObject:
+    """Return the schema of an answer to a form. The server checks the values of `content` by the form's own rules."""
+    fields: JsonObject = {field["name"]: {"title": field["title"]} for field in form["fields"]}
+    required = [field["name"] for field in form["fields"] if field["required"]]
+    content = {"type": "object", "properties": fields, "required": required}
+    return {
+        "type": "object",
+        "properties": {"allow": {"type": "boolean"}, "content": content},
+        "required": ["allow"],
+    }
+
 
 Wire = WireEvent
 Events = Iterator[agui.BaseEvent]
@@ -122,8 +137,14 @@ class Translation:
                 yield from self.feed({**missed, "part": number, "seq": event["seq"]})
         waiting_calls = [part for part in event["parts"][self.sent_parts :] if part.get("approval") == Approval.WAITING]
         if waiting_calls and event["status"] in Turn.LIVE:
-            call = waiting_calls[0]["id"]
-            request_event: Wire = {"type": EventType.TOOL_CALL_APPROVAL, "call": call, "state": Approval.WAITING}
+            call = waiting_calls[0]
+            request_event: Wire = {
+                "type": EventType.TOOL_CALL_APPROVAL,
+                "call": call["id"],
+                "state": Approval.WAITING,
+            }
+            if "form" in call:
+                request_event["form"] = call["form"]
             yield from self.feed({**request_event, "seq": event["seq"]})
 
     def _rest(self, number: int, part: MessagePart, newest: int) -> Iterator[Wire]:
@@ -253,12 +274,13 @@ class Translation:
         parts = max(self.sent_parts, *(part + 1 for part in self._lengths))
         interrupted = Interrupted(self.head.turn, event["seq"], parts, event["call"])
         label = self._calls[event["call"]].label if event["call"] in self._calls else ""
+        form = event.get("form")
         interrupt = agui.Interrupt(
             id=str(interrupted),
-            reason="tool_approval",
-            message=label or None,
+            reason="tool_question" if form else "tool_approval",
+            message=(form["message"] if form else label) or None,
             tool_call_id=call,
-            response_schema=ANSWER_SCHEMA,
+            response_schema=_answer_schema(form) if form else ANSWER_SCHEMA,
         )
         yield self._finished(agui.RunFinishedInterruptOutcome(interrupts=[interrupt]))
 

@@ -435,6 +435,7 @@ class ToolServer(models.Model):
 
     class Kind(TextChoices):
         HTTP = "http", "Streamable HTTP"
+        SSE = "sse", "HTTP with SSE (the older transport)"
         STDIO = "stdio", "A process of this machine (stdio)"
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
@@ -453,7 +454,7 @@ class ToolServer(models.Model):
         max_length=200,
         blank=True,
         validators=[validate_base_url],
-        help_text="The address of streamable HTTP, such as https://tools.example/mcp.",
+        help_text="The address, such as https://tools.example/mcp; with SSE mostly https://tools.example/sse.",
     )
     command = models.CharField(
         max_length=500,
@@ -496,9 +497,9 @@ class ToolServer(models.Model):
         ordering: ClassVar = ["name"]
         constraints: ClassVar = [
             models.CheckConstraint(
-                condition=~Q(kind="http", base_url="") & ~Q(kind="stdio", command=""),
+                condition=~Q(kind__in=["http", "sse"], base_url="") & ~Q(kind="stdio", command=""),
                 name="tool_server_reachable",
-                violation_error_message="Enter the URL of streamable HTTP, or the command of a process.",
+                violation_error_message="Enter the URL of a server, or the command of a process.",
             ),
         ]
 

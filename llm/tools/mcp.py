@@ -1,7 +1,7 @@
 """List and call the tools of MCP servers, over streamable HTTP or over the standard streams of a process.
 
-Each call opens its own session. So no connection must stay open between the steps of a turn, and the next call simply
-retries a server that failed. The tools of a list are checked one by one: a tool that cannot be offered is left out and
+Calls of a conversation share a session (`llm.tools.mcp_sessions`). A list is asked for in a session of its own, unless
+one is open. The tools of a list are checked one by one: a tool that cannot be offered is left out and
 reported, and the others stay.
 """
 
@@ -9,16 +9,18 @@ import asyncio
 import hashlib
 import json
 import re
+import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module
+from types import ModuleType
 from typing import Any, TypedDict
 
 from core.json_types import JsonObject
 from core.sentences import Sentence
 from core.text import clean
 from llm.tools.mcp_schemas import BadSchema, repaired
-from llm.tools.servers import ServerFailed, ToolProblem, ToolServerConfig
+from llm.tools.servers import SessionScope, ToolProblem, ToolServerConfig
 from llm.types.model_call import ToolDefinition
 from llm.types.tools import ToolOutput
 
@@ -28,15 +30,20 @@ MAX_DESCRIPTION = 20_000  # characters
 MAX_LISTING = 4_000_000  # characters of all definitions per server
 MAX_NAME = 64  # characters; every provider accepts names of this length
 LIST_TIMEOUT = 15.0
+MOST_FORMS = 5  # forms with which one call may ask the person; further ones are declined
 _FORBIDDEN = re.compile(r"[^A-Za-z0-9_-]")
+SESSIONS = "llm.tools.mcp_sessions"
 _SIGN = 8  # characters of a digest that distinguishes equal names
 
 
 class ServerTool:
-    """One tool of a server."""
+    """One tool of a server. `scope`: the place whose calls share a session; None for a session for each call."""
 
-    def __init__(self, server: ToolServerConfig, name: str, definition: ToolDefinition) -> None:
+    def __init__(
+        self, server: ToolServerConfig, name: str, definition: ToolDefinition, scope: SessionScope | None = None
+    ) -> None:
         self._server = server
+        self._scope = scope
         self.served_as = name
         self.definition = definition
         self.timeout = server.timeout
@@ -46,12 +53,9 @@ class ServerTool:
 
     async def run(self, arguments: Mapping[str, Any]) -> ToolOutput:
         await _read_protocol()
-        from llm.tools import mcp_client  # noqa: PLC0415 - read by `_read_protocol`, not at the start
+        from llm.tools import mcp_sessions  # noqa: PLC0415 - read by `_read_protocol`, not at the start
 
-        try:
-            return await mcp_client.call(self._server, self.served_as, arguments)
-        except ServerFailed as failure:
-            return ToolOutput(str(failure), error=True)
+        return await mcp_sessions.call(self._server, self.served_as, arguments, self._scope)
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,17 +66,32 @@ class Listing:
     problems: Sequence[ToolProblem] = ()
 
 
-async def tools_of(server: ToolServerConfig) -> Listing:
-    """Ask a server for its tools. Raises `ServerFailed`."""
+async def tools_of(server: ToolServerConfig, scope: SessionScope | None = None) -> Listing:
+    """Ask a server for its tools, in the open session of the scope if there is one. Raises `ServerFailed`."""
     await _read_protocol()
-    from llm.tools import mcp_client  # noqa: PLC0415 - read by `_read_protocol`, not at the start
+    from llm.tools import mcp_sessions  # noqa: PLC0415 - read by `_read_protocol`, not at the start
 
-    raw = await mcp_client.list_tools(server, MAX_TOOLS, LIST_TIMEOUT)
+    raw = await mcp_sessions.list_tools_in(server, MAX_TOOLS, LIST_TIMEOUT, scope)
     # In a thread: a long list takes a fraction of a second, which would block the other answers of this loop.
-    return await asyncio.to_thread(listing_of, server, raw.tools, endless=raw.endless)
+    return await asyncio.to_thread(listing_of, server, raw.tools, scope, endless=raw.endless)
 
 
-def listing_of(server: ToolServerConfig, raw: Sequence[Any], *, endless: bool = False) -> Listing:
+def tools_changed(scope: SessionScope) -> bool:
+    """Return whether a server has said in a session of the scope that its tools changed since they were listed."""
+    sessions = _sessions()
+    return sessions is not None and sessions.tools_changed(scope)
+
+
+async def close_sessions() -> None:
+    """Close all sessions of this event loop."""
+    sessions = _sessions()
+    if sessions is not None:
+        await sessions.close_sessions()
+
+
+def listing_of(
+    server: ToolServerConfig, raw: Sequence[Any], scope: SessionScope | None = None, *, endless: bool = False
+) -> Listing:
     """Return the tools of a server's raw list. A bad tool does not affect the others.
 
     `endless`: the pages of the server's list did not end.
@@ -113,7 +132,8 @@ def listing_of(server: ToolServerConfig, raw: Sequence[Any], *, endless: bool = 
                 max_description=MAX_DESCRIPTION,
             )
             problems.append(ToolProblem(name, reason, offered=True))
-        tools[name] = ServerTool(server, served_as, ToolDefinition(name, description[:MAX_DESCRIPTION], schema))
+        definition = ToolDefinition(name, description[:MAX_DESCRIPTION], schema)
+        tools[name] = ServerTool(server, served_as, definition, scope)
     if len(raw) > MAX_TOOLS:
         reason = Sentence(
             "The server lists more than {max_tools} tools; those beyond are not read.", max_tools=MAX_TOOLS
@@ -189,4 +209,9 @@ def stored_problems(problems: Iterable[StoredProblem]) -> list[ToolProblem]:
 
 async def _read_protocol() -> None:
     """Import the client in a thread at its first use: the protocol's package takes half a second to load."""
-    await asyncio.to_thread(import_module, "llm.tools.mcp_client")
+    await asyncio.to_thread(import_module, SESSIONS)
+
+
+def _sessions() -> ModuleType | None:
+    """Return the module of sessions if it is loaded. There is no session otherwise."""
+    return sys.modules.get(SESSIONS)

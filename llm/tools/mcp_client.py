@@ -1,14 +1,15 @@
-"""Call MCP servers: list tools, and call a tool.
+"""Speak with MCP servers: connect, list tools, and call a tool.
 
 Import this module only to call a tool server: importing the protocol's package takes a quarter of a process's start.
 
 The package validates a list of tools, or a result, as a whole, so one bad tool would make it refuse all others. So this
 module reads the raw answers itself, part by part:
 
-1. `_ask` runs one request in a task, with its own session.
-2. `_connected` opens the session. `_watch` limits the size of HTTP answers and repairs them. For a server that is a
+1. `converse` opens a session and asks it a question. `ask_once` does so in a task of its own, for one question;
+   `llm.tools.mcp_sessions` keeps sessions open.
+2. `_connected` opens the connection. `_watch` limits the size of HTTP answers and repairs them. For a server that is a
    local process, `llm.tools.mcp_process` does the same.
-3. `_RawAnswers` stores the server's raw answer, and gives the package an empty one.
+3. `_RawAnswers` gives a question the server's raw answer, and the package an empty one.
 4. A failure becomes a `ServerFailed` (`llm.tools.mcp_failures`).
 """
 
@@ -18,15 +19,18 @@ import logging
 import shlex
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass
+from contextvars import ContextVar, copy_context
+from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
 import httpx2
 from mcp import Client, MCPError
+from mcp.client.session import ElicitationFnT
+from mcp.client.sse import sse_client
 from mcp.client.streamable_http import streamable_http_client
 from mcp.shared.message import SessionMessage
-from mcp_types import JSONRPCRequest, JSONRPCResponse
+from mcp_types import JSONRPCNotification, JSONRPCRequest, JSONRPCResponse
 
 from core.crypto import KEY_LOST, is_lost
 from core.json_types import JsonObject
@@ -39,28 +43,56 @@ from llm.tools.mcp_failures import Exchange
 from llm.tools.mcp_messages import mended
 from llm.tools.mcp_process import process_streams
 from llm.tools.servers import ServerFailed, ToolServerConfig
-from llm.types.tools import ToolOutput
+from llm.types.tools import progress_reporter
 
 MAX_BYTES = 16_000_000  # per answer
+MAX_SSE_EVENT = 1_000_000  # bytes per answer of a server over SSE; the package's own client reads no longer event
+SILENCE = 900.0  # seconds without an event after which a stream counts as broken, where silence is normal
 MAX_PAGES = 100  # per list of tools
-MAX_ADDRESS = 2_000  # characters of a resource's address or name
+MAX_PROGRESS = 200  # characters of the message of a tool's progress
 
 logger = logging.getLogger(__name__)
 Answer = TypeVar("Answer")
+
+
+@dataclass(slots=True)
+class RawAnswer:
+    """The server's newest raw answer to a question."""
+
+    result: JsonObject = field(default_factory=dict)
+
+
+Question = Callable[[Client, RawAnswer], Coroutine[Any, Any, Answer]]
 _DATA = b"data:"
+_asking: ContextVar[RawAnswer | None] = ContextVar("asking", default=None)  # the question of the current task
 _closing: set[asyncio.Task[Any]] = set()  # strong references, since the event loop holds tasks only weakly
 
 
-async def call(server: ToolServerConfig, tool: str, arguments: Mapping[str, Any]) -> ToolOutput:
-    """Call a tool. Raises `ServerFailed`."""
+def call_of(server: ToolServerConfig, tool: str, arguments: Mapping[str, Any]) -> Question[JsonObject]:
+    """Return the question that calls a tool. Its answer is the tool's raw result.
 
-    async def ask(client: Client, raw: "_RawAnswers") -> Any:
+    The question may be asked in another task. What it sends is recorded for the task that calls this function, and
+    progress is reported to it.
+    """
+    context = copy_context()
+    report = progress_reporter()
+
+    async def show(progress: float, total: float | None, message: str | None) -> None:
+        report(progress_text(progress, total, message))
+
+    async def ask(client: Client, answer: RawAnswer) -> JsonObject:
         if server.reaches_out:
-            note(host_of(server.url) or server.name, json.dumps(dict(arguments), ensure_ascii=False))
-        await client.call_tool(tool, dict(arguments))
-        return raw.newest
+            context.run(note, host_of(server.url) or server.name, json.dumps(dict(arguments), ensure_ascii=False))
+        await client.call_tool(tool, dict(arguments), progress_callback=show)
+        return answer.result
 
-    return _output(await _ask(server, ask, Exchange()))
+    return ask
+
+
+def progress_text(done: float, total: float | None, message: str | None) -> str:
+    """Return the words for a tool's progress: the percentage, if the total is known, and the server's message."""
+    share = f"{min(100, max(0, round(100 * done / total)))} %" if total else ""
+    return " · ".join(filter(None, (share, clean(message or "").strip()[:MAX_PROGRESS]))) or f"{done:g}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,13 +109,22 @@ async def list_tools(server: ToolServerConfig, most: int, timeout: float) -> Raw
     Raises `ServerFailed`, also after `timeout` seconds.
     """
     exchange = Exchange()
+    try:
+        async with asyncio.timeout(timeout):
+            return await ask_once(server, listing_of_at_most(most), exchange)
+    except TimeoutError as error:
+        raise mcp_failures.timed_out(server, timeout, exchange) from error
 
-    async def ask(client: Client, raw: "_RawAnswers") -> RawListing:
+
+def listing_of_at_most(most: int) -> Question[RawListing]:
+    """Return the question that lists tools. It stops after `most` + 1 tools."""
+
+    async def ask(client: Client, answer: RawAnswer) -> RawListing:
         tools: list[Any] = []
         cursors: list[str] = []
         for _ in range(MAX_PAGES):
             page = await client.list_tools(cursor=cursors[-1] if cursors else None)
-            listed = raw.newest.get("tools")
+            listed = answer.result.get("tools")
             if not isinstance(listed, list):
                 raise ValueError("what should be a list of tools is none")
             tools += listed
@@ -95,31 +136,29 @@ async def list_tools(server: ToolServerConfig, most: int, timeout: float) -> Raw
             cursors.append(cursor)
         return RawListing(tools[: most + 1], endless=True)
 
-    try:
-        async with asyncio.timeout(timeout):
-            return await _ask(server, ask, exchange)
-    except TimeoutError as error:
-        raise mcp_failures.timed_out(server, timeout, exchange) from error
+    return ask
 
 
-async def _ask(
-    server: ToolServerConfig,
-    question: Callable[[Client, "_RawAnswers"], Coroutine[Any, Any, Answer]],
-    exchange: Exchange,
-) -> Answer:
-    """Send one request in its own session. Raises `ServerFailed`.
+async def ask_once(server: ToolServerConfig, question: Question[Answer], exchange: Exchange) -> Answer:
+    """Ask a question in a session of its own. Raises `ServerFailed`.
 
     The session runs in a separate task. A cancelled caller does not wait for it: closing a session may take seconds,
     and a stopped turn must not wait for that.
     """
-    task = asyncio.create_task(_converse(server, question, exchange))
-    _closing.add(task)
-    task.add_done_callback(_forget)
+    task = detached(converse(server, question, exchange))
     try:
         return await asyncio.shield(task)
     except asyncio.CancelledError:
         task.cancel()
         raise
+
+
+def detached(work: Coroutine[Any, Any, Answer]) -> "asyncio.Task[Answer]":
+    """Return a task that nobody has to wait for."""
+    task = asyncio.create_task(work)
+    _closing.add(task)
+    task.add_done_callback(_forget)
+    return task
 
 
 def _forget(task: asyncio.Task[Any]) -> None:
@@ -128,20 +167,28 @@ def _forget(task: asyncio.Task[Any]) -> None:
         task.exception()  # retrieved, so that asyncio does not log a failure after a stop
 
 
-async def _converse(
+async def converse(
     server: ToolServerConfig,
-    question: Callable[[Client, "_RawAnswers"], Coroutine[Any, Any, Answer]],
+    question: Question[Answer],
     exchange: Exchange,
+    notice: Callable[[str], None] = lambda method: None,
+    elicit: ElicitationFnT | None = None,
 ) -> Answer:
+    """Open a session, ask the question and close the session. Raises `ServerFailed`.
+
+    `notice` gets the method of each request and notification of the server. `elicit` answers its questions to people;
+    without it the server knows that it cannot ask. The session must be closed by the task that
+    opened it, so this coroutine is one task's whole work.
+    """
     if any(map(is_lost, server.secrets.values())):
         lost = Sentence(KEY_LOST)
         raise ServerFailed(Sentence("{name} was not asked. {lost}", name=server.name, lost=lost), "secret_lost", lost)
     refusal = ""
     cause: Exception | None = None
     try:
-        async with _connected(server, exchange) as (client, raw):
+        async with _connected(server, exchange, notice, elicit) as client:
             try:
-                return await question(client, raw)
+                return await asked(client, question)
             except MCPError as error:
                 # Caught here, since the session would wrap the error in exception groups.
                 refusal = clean(error.message)
@@ -164,30 +211,34 @@ def _words_of(error: BaseException) -> str:
     return clean(error.message) if isinstance(error, MCPError) else ""
 
 
+async def asked(client: Client, question: Question[Answer]) -> Answer:
+    """Ask a question in an open session. Several may be asked at the same time, each in a task of its own."""
+    answer = RawAnswer()
+    token = _asking.set(answer)
+    try:
+        return await question(client, answer)
+    finally:
+        _asking.reset(token)
+
+
 @asynccontextmanager
 async def _connected(
-    server: ToolServerConfig, exchange: Exchange
-) -> AsyncGenerator[tuple[Client, "_RawAnswers"], None]:
+    server: ToolServerConfig, exchange: Exchange, notice: Callable[[str], None], elicit: ElicitationFnT | None
+) -> AsyncGenerator[Client, None]:
     async with AsyncExitStack() as stack:
         transport: AbstractAsyncContextManager[Any]
         if server.url:
-
-            async def watch(response: httpx2.Response) -> None:
-                await _watch(response, exchange)
-
-            http = httpx2.AsyncClient(
-                headers={**server.secrets, "Accept-Encoding": "identity"},
-                timeout=httpx2.Timeout(server.timeout, connect=10.0),
-                event_hooks={"response": [watch]},
-            )
-            await stack.enter_async_context(http)
-            transport = streamable_http_client(server.url, http_client=http, max_sse_event_size=MAX_BYTES)
+            http = _http_client(server, exchange, asks=elicit is not None)
+            if server.sse:
+                transport = sse_client(server.url, httpx_client_factory=_SameClient(http))
+            else:
+                await stack.enter_async_context(http)
+                transport = streamable_http_client(server.url, http_client=http, max_sse_event_size=MAX_BYTES)
         else:
             program, *arguments = shlex.split(server.command)
             transport = process_streams(program, arguments, server.secrets, most=MAX_BYTES, exchange=exchange)
-        raw = _RawAnswers()
-        client = await stack.enter_async_context(Client(_watched(transport, raw), cache=None))
-        yield client, raw
+        watched = _watched(transport, _RawAnswers(notice))
+        yield await stack.enter_async_context(Client(watched, cache=None, elicitation_callback=elicit))
 
 
 @asynccontextmanager
@@ -199,29 +250,42 @@ async def _watched(
 
 
 class _RawAnswers:
-    """The raw answer to the newest `tools/list` or `tools/call` request.
+    """The questions of a session that wait for the raw answer to a `tools/list` or `tools/call` request.
 
     The package gets an empty answer instead, since it would refuse the whole answer because of one unknown part.
     """
 
     _PASSED_ON = ("resultType", "ttlMs", "cacheScope")
 
-    def __init__(self) -> None:
-        self.newest: JsonObject = {}
-        self._methods: dict[Any, str] = {}  # methods of unanswered requests, by id
+    def __init__(self, notice: Callable[[str], None]) -> None:
+        self._notice = notice
+        self._waiting: dict[Any, tuple[str, RawAnswer]] = {}  # the method and the question, by the id of the request
 
     def sent(self, item: SessionMessage) -> None:
-        if isinstance(item.message, JSONRPCRequest) and item.message.method in ("tools/list", "tools/call"):
-            self._methods[item.message.id] = item.message.method
+        """Note a request. It is written by the task of its question."""
+        answer = _asking.get()
+        if (
+            answer is not None
+            and isinstance(item.message, JSONRPCRequest)
+            and item.message.method in ("tools/list", "tools/call")
+        ):
+            self._waiting[item.message.id] = item.message.method, answer
 
     def received(self, item: Any) -> Any:
-        if not (isinstance(item, SessionMessage) and isinstance(item.message, JSONRPCResponse)):
+        if not isinstance(item, SessionMessage):
             return item
-        method = self._methods.pop(item.message.id, "")
-        result = item.message.result
-        if not method or result.get("resultType", "complete") != "complete":
+        message = item.message
+        if isinstance(message, JSONRPCRequest | JSONRPCNotification):
+            self._notice(message.method)
             return item
-        self.newest = result
+        method, answer = self._waiting.pop(message.id, ("", None))
+        if answer is None or not isinstance(message, JSONRPCResponse):
+            return item
+        result = message.result
+        if result.get("resultType", "complete") != "complete":
+            self._notice_requests(result.get("inputRequests"))
+            return item
+        answer.result = result
         passed_on = {name: result[name] for name in self._PASSED_ON if name in result}
         if method == "tools/list":
             cursor = result.get("nextCursor")
@@ -230,8 +294,14 @@ class _RawAnswers:
                 empty["nextCursor"] = str(cursor)
         else:
             empty = {**passed_on, "content": [], "isError": True}  # an error is not checked against an output schema
-        message = JSONRPCResponse(jsonrpc="2.0", id=item.message.id, result=empty)
-        return SessionMessage(message, item.metadata)
+        replaced = JSONRPCResponse(jsonrpc="2.0", id=message.id, result=empty)
+        return SessionMessage(replaced, item.metadata)
+
+    def _notice_requests(self, requests: Any) -> None:
+        """Notice the requests in an answer that needs input. Since 2026-07-28 a server asks in this way."""
+        for request in requests.values() if isinstance(requests, Mapping) else ():
+            if isinstance(request, Mapping) and isinstance(request.get("method"), str):
+                self._notice(request["method"])
 
 
 class _WatchedReadStream:
@@ -293,16 +363,53 @@ class _WatchedWriteStream:
         return suppressed
 
 
-async def _watch(response: httpx2.Response, exchange: Exchange) -> None:
-    """Record the status of a response, and wrap its body to limit its size: the client reads a JSON body as a whole."""
-    if response.request.method == "POST":
+def _http_client(server: ToolServerConfig, exchange: Exchange, *, asks: bool) -> httpx2.AsyncClient:
+    """Return a client that sends the server's secrets and watches its responses.
+
+    `asks`: the server may ask people, and says nothing while it waits for their answer.
+    """
+
+    async def watch(response: httpx2.Response) -> None:
+        await _watch(response, exchange, sse=server.sse)
+
+    # The one stream of an SSE server says nothing between two calls, either.
+    read = SILENCE if server.sse or asks else server.timeout
+    return httpx2.AsyncClient(
+        headers={**server.secrets, "Accept-Encoding": "identity"},
+        timeout=httpx2.Timeout(server.timeout, connect=10.0, read=read),
+        event_hooks={"response": [watch]},
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _SameClient:
+    """A factory of HTTP clients for the package that returns the client that is there."""
+
+    client: httpx2.AsyncClient
+
+    def __call__(
+        self,
+        headers: dict[str, str] | None = None,
+        timeout: httpx2.Timeout | None = None,
+        auth: httpx2.Auth | None = None,
+    ) -> httpx2.AsyncClient:
+        return self.client
+
+
+async def _watch(response: httpx2.Response, exchange: Exchange, *, sse: bool) -> None:
+    """Record the status of a response, and wrap its body to limit its size: the client reads a JSON body as a whole.
+
+    `sse`: the request that opens the stream decides what kind of server it is, not those that carry messages.
+    """
+    exchange.session = exchange.session or "mcp-session-id" in response.headers
+    if response.request.method == "POST" or sse:
         exchange.status = response.status_code
         exchange.media_type = response.headers.get("content-type", "").lower()
         exchange.location = response.headers.get("location", "") if 300 <= response.status_code < 400 else ""
     if response.headers.get("content-encoding", "identity") != "identity":
         raise httpx2.DecodingError("packed though not asked for", request=response.request)
     if isinstance(response.stream, httpx2.AsyncByteStream):
-        response.stream = _CappedStream(response.stream, exchange)
+        response.stream = _CappedStream(response.stream, exchange, events=sse and response.request.method == "GET")
         media_type = response.headers.get("content-type", "").lower()
         if response.status_code == 200 and media_type.startswith("application/json"):
             response.stream = _MendedAnswer(response.stream, exchange)
@@ -311,19 +418,23 @@ async def _watch(response: httpx2.Response, exchange: Exchange) -> None:
 
 
 class _CappedStream(httpx2.AsyncByteStream):
-    """A body that raises after `MAX_BYTES`."""
+    """A body that raises after `MAX_BYTES`. With `events`, after a line of `MAX_SSE_EVENT` bytes: it has no end."""
 
-    def __init__(self, inner: httpx2.AsyncByteStream, exchange: Exchange) -> None:
+    def __init__(self, inner: httpx2.AsyncByteStream, exchange: Exchange, *, events: bool) -> None:
         self._inner = inner
         self._exchange = exchange
+        self._events = events
+        self._most = MAX_SSE_EVENT if events else MAX_BYTES
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
         received = 0
         async for piece in self._inner:
             received += len(piece)
-            if received > MAX_BYTES:
+            if self._events and (line_end := piece.rfind(b"\n")) >= 0:
+                received = len(piece) - line_end
+            if received > self._most:
                 self._exchange.too_large = True
-                raise httpx2.ReadError(f"more than {MAX_BYTES} bytes")
+                raise httpx2.ReadError(f"more than {self._most} bytes")
             yield piece
 
     async def aclose(self) -> None:
@@ -376,35 +487,3 @@ def _mended_line(line: bytes) -> bytes:
     message = mended(line[len(_DATA) :].strip())
     end = line[len(line.rstrip(b"\r\n")) :]
     return line if message is None else _DATA + b" " + message + end
-
-
-def _output(result: Mapping[str, Any]) -> ToolOutput:
-    """Return the text of a tool's answer. Names its other parts, such as images, since the model cannot see them."""
-    content = result.get("content")
-    blocks = content if isinstance(content, list) else [] if content is None else [content]
-    text = "\n".join(map(_block, blocks))
-    structured = result.get("structuredContent")
-    if not text.strip() and structured is not None:
-        text = clean(json.dumps(structured, ensure_ascii=False))
-    text = text or "The tool gave no text."
-    return ToolOutput(text, error=result.get("isError") is True, whole=text)
-
-
-def _block(block: Any) -> str:
-    if not isinstance(block, Mapping):
-        return clean(block) if isinstance(block, str) else "[not text, not shown]"
-    kind = clean(str(block.get("type", "part")))[:50]
-    resource = block.get("resource")
-    address = _text(resource if isinstance(resource, Mapping) else block, "uri")
-    if kind == "text" and isinstance(block.get("text"), str):
-        return clean(block["text"])
-    if kind == "resource" and isinstance(resource, Mapping) and isinstance(resource.get("text"), str):
-        return "\n".join(filter(None, (f"[{address}]" if address else "", clean(resource["text"]))))
-    if kind == "resource_link" and address:
-        return " ".join(filter(None, ("[resource_link:", _text(block, "name"), address + "]")))
-    return f"[{kind}: not text, not shown]"
-
-
-def _text(block: Mapping[str, Any], name: str) -> str:
-    value = block.get(name)
-    return clean(value)[:MAX_ADDRESS] if isinstance(value, str) else ""

@@ -38,14 +38,16 @@ _NO_HOST = re.compile(r"name or service|nodename|no address|name resolution|geta
 class Exchange:
     """Observations of one session with a server, which explain a failure.
 
-    `status` and `media_type`: of the newest answer over HTTP. `location`: the target of its redirect. `ended`: the
-    process has closed its output by itself. `exit_code`: how it ended. `stderr`: its last bytes. `strange`: the first
-    output that is not a message of the protocol, or None. `too_large`: an answer was too large to be read.
+    `status` and `media_type`: of the newest answer over HTTP. `location`: the target of its redirect. `session`: the
+    server has named a session over HTTP. `ended`: the process has closed its output by itself. `exit_code`: how it
+    ended. `stderr`: its last bytes. `strange`: the first output that is not a message of the protocol, or None.
+    `too_large`: an answer was too large to be read.
     """
 
     status: int = 0
     media_type: str = ""
     location: str = ""
+    session: bool = False
     ended: bool = False
     exit_code: int | None = None
     stderr: bytes = b""
@@ -104,7 +106,7 @@ def _cause(server: ToolServerConfig, exchange: Exchange, error: BaseException | 
         return "tool_server_too_large", advice
     causes = list(_chain(error)) if error is not None else []
     if server.url:
-        cause = _of_connection(_host(server), causes) or _of_status(_host(server), exchange)
+        cause = _of_connection(_host(server), causes) or _of_status(server, exchange)
     else:
         cause = _of_start(server, causes) or _of_process(server, exchange)
     if cause is not None:
@@ -172,7 +174,8 @@ def _of_connection(host: str, causes: Sequence[BaseException]) -> Cause | None:
     return None
 
 
-def _of_status(host: str, exchange: Exchange) -> Cause | None:
+def _of_status(server: ToolServerConfig, exchange: Exchange) -> Cause | None:
+    host = _host(server)
     status = exchange.status
     if status in _DENIED:
         return (
@@ -188,8 +191,15 @@ def _of_status(host: str, exchange: Exchange) -> Cause | None:
         return (
             "tool_server_wrong_transport",
             Sentence(
+                "{host} answered {status}: this address does not speak SSE. Is it the address of streamable HTTP? Then "
+                "choose that kind. The address of an SSE server mostly ends in /sse.",
+                host=host,
+                status=status,
+            )
+            if server.sse
+            else Sentence(
                 "{host} answered {status}: this address does not speak streamable HTTP. Is this the address of an SSE "
-                "server? Enter the one of streamable HTTP, which mostly ends in /mcp.",
+                "server? Then choose that kind, or enter the address of streamable HTTP, which mostly ends in /mcp.",
                 host=host,
                 status=status,
             ),

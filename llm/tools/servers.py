@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from uuid import UUID
 
 from core.sentences import Sentence
 
@@ -24,6 +25,8 @@ class ServerFailed(Exception):
 class ToolServerConfig:
     """Configuration of a tool server. With `url` it is reached over HTTP, otherwise `command` is started.
 
+    `sse`: the address speaks the protocol's older transport, HTTP with SSE, instead of streamable HTTP.
+
     The command is split as a shell would split it, but no shell runs. `secrets` are HTTP headers or environment
     variables. `approval_required`: a person must allow each call; the caller enforces it. `reaches_out`: its tools send
     their arguments out of the workspace.
@@ -32,10 +35,24 @@ class ToolServerConfig:
     name: str
     url: str = ""
     command: str = ""
+    sse: bool = False
     secrets: Mapping[str, str] = field(default_factory=dict, repr=False)
     timeout: float = 60.0  # seconds for a call
     approval_required: bool = False
     reaches_out: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class SessionScope:
+    """The place in which sessions with tool servers stay open: answers of one conversation, one after the other.
+
+    `slot` is the place of an answer among answers side by side, which must not share a session. `person` owns the
+    conversation.
+    """
+
+    person: UUID
+    conversation: UUID
+    slot: int = 0
 
 
 @dataclass(frozen=True, slots=True)

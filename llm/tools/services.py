@@ -144,11 +144,12 @@ def try_tool_server(*, tool_server: ToolServer) -> Listing:
 
 
 def _server(row: ToolServer) -> ToolServerConfig:
-    over_http = row.kind == ToolServer.Kind.HTTP
+    over_http = row.kind != ToolServer.Kind.STDIO
     return ToolServerConfig(
         row.name,
         url=row.base_url if over_http else "",
         command="" if over_http else row.command,
+        sse=row.kind == ToolServer.Kind.SSE,
         secrets={row.secret_name: row.api_key} if row.api_key or is_lost(row.api_key) else {},
         approval_required=row.approval_required,
         reaches_out=row.reaches_out,

@@ -58,6 +58,14 @@ StoredResultJson = TypedDict(  # noqa: UP013 - `kept` is a name in stored rows, 
 )
 
 
+class ResultFile(TypedDict):
+    """A file that a tool returned, as stored with the result. `file` is its id. `image`: pages can show it."""
+
+    file: str
+    name: str
+    image: bool
+
+
 @dataclass(frozen=True, slots=True)
 class StoredResult:
     """The sizes and the storage id of a tool's result that is too long for a prompt, or may become so.
@@ -103,7 +111,7 @@ class ModelMessage:
     """One message of a request to a model.
 
     Only user messages have `images`. Only assistant messages have `tool_calls` and `reasoning`. Only tool messages have
-    `tool_call_id` and `result`; `result` is for planning and is not sent.
+    `tool_call_id`, `result` and `files`; the last two are for planning and are not sent.
     """
 
     role: Role
@@ -113,6 +121,7 @@ class ModelMessage:
     tool_call_id: str | None = None
     reasoning: ReasoningState | None = None
     result: StoredResult | None = None
+    files: tuple[ResultFile, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -400,7 +409,7 @@ class ToolRunFinished:
     """A tool has ended. The model will see `text`, the page may show `data`. `error`: the tool failed.
 
     The arguments of `call` are the ones that the tool used, which may be more than the model wrote. `result` is set if
-    the text is shortened or may become so.
+    the text is shortened or may become so. `files` are the stored files that the tool returned.
     """
 
     call: ToolCall
@@ -408,6 +417,7 @@ class ToolRunFinished:
     error: bool
     data: Mapping[str, Any] = field(default_factory=dict)
     result: StoredResult | None = None
+    files: tuple[ResultFile, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

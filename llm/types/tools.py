@@ -2,16 +2,32 @@
 
 import asyncio
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any, NoReturn, Protocol
 
 from core.json_types import JsonObject
 from core.sentences import Sentence
 from core.sound import sound
-from llm.types.model_call import StoredResult, ToolCall, ToolDefinition
+from llm.types.forms import FormAnswer, PersonAsker, ToolQuestion
+from llm.types.model_call import ResultFile, StoredResult, ToolCall, ToolDefinition
 
 MAX_ARGUMENTS = 65_536  # characters of JSON; only a malfunctioning model writes more
+
+
+@dataclass(frozen=True, slots=True)
+class ToolFile:
+    """A file that a tool returns. The text of the output names it.
+
+    `image`: the tool says that it is an image. `text_included`: the text of the output contains the file's text.
+    """
+
+    name: str
+    content: bytes = field(repr=False)
+    image: bool = False
+    text_included: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +40,8 @@ class ToolOutput:
       tool again instead.
     * `partial`: the source is longer than the part that was received.
     * `result`: how `text` was shortened, if it was.
+    * `notes`: sentences for people, which go into the report.
+    * `returned`: files that the tool returned. The caller stores them, and sets `files`.
     """
 
     text: str
@@ -33,6 +51,9 @@ class ToolOutput:
     whole: str = ""
     partial: bool = False
     result: StoredResult | None = None
+    notes: tuple[Sentence, ...] = ()
+    returned: tuple[ToolFile, ...] = ()
+    files: tuple[ResultFile, ...] = ()
 
 
 class Tool(Protocol):
@@ -46,6 +67,62 @@ class Tool(Protocol):
         ...
 
     async def run(self, arguments: Mapping[str, Any]) -> ToolOutput: ...
+
+
+ProgressReporter = Callable[[str], None]
+_reporter: ContextVar[ProgressReporter | None] = ContextVar("progress reporter", default=None)
+
+
+@contextmanager
+def reporting_progress(report: ProgressReporter) -> Iterator[None]:
+    """Give tools that this task runs within the block a function that shows people how far they are."""
+    token = _reporter.set(report)
+    try:
+        yield
+    finally:
+        _reporter.reset(token)
+
+
+def progress_reporter() -> ProgressReporter:
+    """Return the function to which the running tool reports its progress. Outside of a turn it does nothing."""
+    return _reporter.get() or (lambda text: None)
+
+
+_asker: ContextVar[PersonAsker | None] = ContextVar("person asker", default=None)
+_limit: ContextVar[asyncio.Timeout | None] = ContextVar("time limit", default=None)
+
+
+@contextmanager
+def asking_person(ask: PersonAsker | None) -> Iterator[None]:
+    """Give tools that this task runs within the block a function that asks the person with a form, if there is one."""
+    token = _asker.set(ask)
+    try:
+        yield
+    finally:
+        _asker.reset(token)
+
+
+def person_asker() -> PersonAsker | None:
+    """Return the function with which the running tool asks the person. None if nobody can be asked.
+
+    While the person is asked, the time limit of the tool stands still.
+    """
+    ask = _asker.get()
+    limit = _limit.get()
+
+    async def ask_without_limit(form: ToolQuestion) -> FormAnswer:
+        assert ask is not None  # noqa: S101 - checked below
+        deadline = limit.when() if limit is not None else None
+        began = asyncio.get_running_loop().time()
+        if limit is not None:
+            limit.reschedule(None)
+        try:
+            return await ask(form)
+        finally:
+            if limit is not None and deadline is not None:
+                limit.reschedule(deadline + asyncio.get_running_loop().time() - began)
+
+    return ask_without_limit if ask is not None else None
 
 
 class BadArguments(ValueError):
@@ -77,8 +154,12 @@ async def run_tool(tool: Tool, arguments: Mapping[str, Any]) -> ToolOutput:
     The text may have any length. The caller plans how much of it is sent to the model.
     """
     try:
-        async with asyncio.timeout(tool.timeout):
-            return await tool.run(arguments)
+        async with asyncio.timeout(tool.timeout) as limit:
+            token = _limit.set(limit)
+            try:
+                return await tool.run(arguments)
+            finally:
+                _limit.reset(token)
     except TimeoutError:
         return ToolOutput(f"The tool gave no result within {tool.timeout:g} seconds.", error=True)
     except BadArguments as error:

@@ -217,6 +217,14 @@ TEXTS = {
         needs={"images": Sentence("their names")},
         most=500,
     ),
+    "result_images": TextDefinition(
+        FILES,
+        Sentence("With the images of tool results"),
+        Sentence("The line above images that tools returned, for a model that sees images."),
+        "These images belong to the tool results above: {images}.",
+        needs={"images": Sentence("their names")},
+        most=500,
+    ),
     "image_unseen": TextDefinition(
         FILES,
         Sentence("In place of an image"),

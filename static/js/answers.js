@@ -8,7 +8,7 @@ import { all, around, beside, find, kindOf, need, opensElsewhere, say } from "./
 
 // --- growing ---
 
-const NIL = "00000000-0000-0000-0000-000000000000"; // stands for the turn in the address of an approval
+const NIL = "00000000-0000-0000-0000-000000000000"; // stands for the id in an address
 const ENDS = "pre > code, p, li, td, h1, h2, h3, h4, h5, h6"; // where a text in the middle of a block goes on
 const DONE = ".answer:not([data-status=pending])";
 /** @type {WeakMap<Element, string>} */
@@ -151,13 +151,16 @@ export class Answer {
       this.tell.onDoing(event.state === "waiting" ? "approval" : "waiting");
       showApproval(part, this.turn);
     }
+    if (event.type === "TOOL_CALL_PROGRESS") need(HTMLElement, "[data-progress]", part).textContent = event.text;
     if (event.type === "TOOL_CALL_RESULT") {
+      need(HTMLElement, "[data-progress]", part).textContent = "";
       need(HTMLElement, "[data-arguments]", part).textContent = event.arguments;
       const result = need(HTMLElement, "[data-result]", part);
       result.textContent = event.text;
       result.classList.toggle("failed", event.error);
       part.dataset.state = event.error ? "failed" : "done";
       showOutgoing(need(HTMLElement, "[data-outgoing]", part), event.outgoing ?? []);
+      showReturned(need(HTMLElement, "[data-returned]", part), event.files ?? []);
     }
   }
 
@@ -246,6 +249,22 @@ function showOutgoing(place, sent) {
     return line;
   });
   need(HTMLElement, "ul", place).replaceChildren(...lines);
+}
+
+/** The files that a tool returned. @param {HTMLElement} place @param {{ file: string, name: string, image: boolean }[]} files */
+function showReturned(place, files) {
+  place.hidden = !files.length;
+  const { content } = need(HTMLTemplateElement, "#returned-file");
+  const items = files.map(({ file, name, image }) => {
+    const item = need(HTMLElement, "li", /** @type {DocumentFragment} */ (content.cloneNode(true)));
+    for (const link of all(HTMLAnchorElement, "a", item)) link.href = link.href.replace(NIL, file);
+    const [picture, title] = [need(HTMLAnchorElement, ".thumbnail", item), need(HTMLAnchorElement, ".chip-name", item)];
+    [title.textContent, title.title] = [name, name];
+    if (image) need(HTMLImageElement, "img", picture).src = picture.href;
+    else picture.remove();
+    return item;
+  });
+  place.replaceChildren(...items);
 }
 
 /** A call that its person has to allow: the server says how it stands. @param {HTMLElement} part @param {string} turn */

@@ -143,7 +143,7 @@ def test_what_the_socket_carries_is_as_the_document_says(
         raw.send("send", id=9, **{**again, "files": "all"})
         assert socket.until("ERROR")[-1]["code"] == "bad_list"
     # Tested below, and with what they are about.
-    rest = {"CITATION", "CITATION_CHECK", "TITLE", "NEXT", "MARKS", "SNAPSHOT", *News}
+    rest = {"CITATION", "CITATION_CHECK", "TOOL_CALL_PROGRESS", "TITLE", "NEXT", "MARKS", "SNAPSHOT", *News}
     assert {*EventType, *events.NOTICES} - rest <= socket.seen
 
 

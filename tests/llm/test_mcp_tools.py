@@ -298,7 +298,8 @@ async def test_a_result_of_a_megabyte_comes_whole(wire: str, tmp_path: Path) -> 
                     {"type": "resource_link", "uri": "repo://b.py", "name": "b.py"},
                 ]
             },
-            "[repo://a.py]\nimport os\n[resource: not text, not shown]\n[resource_link: b.py repo://b.py]",
+            "[repo://a.py]\n[resource: the file a.py]\nimport os\n[repo://a.png]\n[resource: the file a.png]\n"
+            "[resource_link: b.py repo://b.py]",
         ),
         ({}, "The tool gave no text."),
     ],

@@ -205,8 +205,8 @@ def test_a_tool_server_is_set_up_and_its_secret_is_on_no_page(
     ("changes", "sentence"),
     [
         ({"base_url": "https://evil.example/mcp"}, "key is for the address before"),
-        ({"base_url": "", "new_api_key": "x"}, "Enter the URL of streamable HTTP, or the command"),
-        ({"kind": "stdio", "new_api_key": "x"}, "Enter the URL of streamable HTTP, or the command"),
+        ({"base_url": "", "new_api_key": "x"}, "Enter the URL of a server, or the command"),
+        ({"kind": "stdio", "new_api_key": "x"}, "Enter the URL of a server, or the command"),
         ({"kind": "stdio", "command": "run 'it"}, "A quotation mark is not closed"),
         ({"name": "two words"}, "Use only letters without accents"),
         ({"secret_name": "X-Token:"}, "Use only letters, digits"),

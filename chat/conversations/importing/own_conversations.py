@@ -37,7 +37,7 @@ from core.net.url_safety import is_http
 from core.sentences import Sentence
 from files.models import File
 from llm.models import Effort, Model
-from llm.types.model_call import FinishReason
+from llm.types.model_call import FinishReason, ResultFile
 from personas.models import Persona
 from projects.models import Project
 
@@ -298,6 +298,8 @@ class _OwnConversation:
                     }
                     if outgoing := _outgoing(each):
                         result["outgoing"] = outgoing
+                    if files := self._returned(each):
+                        result["files"] = files
                     parts.append(result)
         self.losses.checks += checked
         return parts
@@ -322,6 +324,15 @@ class _OwnConversation:
                 document["heading"] = heading
             documents.append(document)
         return documents
+
+    def _returned(self, row: ExportedRow) -> list[ResultFile]:
+        """Return the files of a tool result that are here. They are attached to the answer, so they are known."""
+        pairs = [(each, self.files.get(each.text("file", 40))) for each in row.rows("files", MAX_ATTACHED)]
+        return [
+            {"file": str(file.pk), "name": each.text("name", 255), "image": file.is_image}
+            for each, file in pairs
+            if file is not None
+        ]
 
     def _know_file(self, row: ExportedRow) -> File | None:
         """Return the owner's file for an attachment: that of this export, else one with its name and content."""

@@ -6,6 +6,7 @@ from typing import Any
 from llm.tokens import count
 from tests.chat.context.asking import (
     BARE,
+    Json,
     answers,
     assistant,
     call,
@@ -102,6 +103,43 @@ def test_the_images_of_a_project_stand_below_its_files_and_get_what_the_messages
     assert {name: (each["state"], each.get("reason")) for name, each in rows.items()} == {
         "p": ("full", None), "p1": ("full", None), "p2": ("left_out", "too_many_images"),
     }  # fmt: skip
+
+
+def test_the_images_of_a_tool_result_stand_below_it_and_only_in_their_turn_or_a_pinned_one() -> None:
+    images = [{"id": "i", "tokens": 30, "title": "Chart"}]
+    line = "These images belong to the tool results above: Chart."
+
+    def turn(number: int, **fields: Any) -> list[Json]:
+        called = call(f"C{number}", f"c{number}")
+        return [user(f"U{number}", **fields), called, result(f"R{number}", f"c{number}", 7, images=images)]
+
+    answer = context(*turn(1))
+    below = answer["messages"][3]
+    assert sent(answer) == ["U1", "C1", "R1", "current"]
+    assert (below["role"], below["content"], below["images"]) == ("user", line, ["i"])
+    assert below["tokens"] == count(line) + 30 and message_of(answer, "R1")["tokens"] == 7
+    assert image_states(answer) == [("full", None)]
+
+    answer = context(*turn(1), user("U2"))
+    assert sent(answer) == ["U1", "C1", "R1", "U2"] and image_states(answer) == [("stubbed", None)]
+    pinned = [user("U1", mark="pinned"), call("C1", "c1"), result("R1", "c1", 7, images=images, mark="pinned")]
+    answer = context(*pinned, user("U2"))
+    assert sent(answer) == ["U1", "C1", "R1", "history", "U2"] and image_states(answer) == [("full", None)]
+
+
+def test_images_of_old_results_count_for_nothing_and_surplus_ones_of_new_results_are_named() -> None:
+    images = [{"id": "i", "tokens": 30, "title": "Chart"}, {"id": "j", "tokens": 30, "title": "Map"}]
+    old = [user("U1"), call("C1", "c1"), result("R1", "c1", 7, images=images)]
+    answer = context(*old, user("U2", images=[{"id": "own", "tokens": 30}]), max_images=1)
+    assert message_of(answer, "U2")["images"] == ["own"]
+    answer = context(*old, max_images=1)
+    assert sent(answer) == ["U1", "C1", "R1", "j", "current"]
+    assert "Map" in answer["messages"][3]["content"] and answer["messages"][4]["images"] == ["i"]
+    assert image_states(answer) == [("full", None), ("left_out", "too_many_images")]
+
+
+def image_states(answer: Json) -> list[tuple[str, str | None]]:
+    return [(each["state"], each.get("reason")) for each in answer["report"]["sources"] if each["kind"] == "image"]
 
 
 def test_documents_have_a_fixed_key_order_and_keep_their_characters() -> None:

@@ -62,8 +62,9 @@ def test_a_tool_result_is_never_shortened_below_256_tokens() -> None:
 
 def test_overhead_and_images_do_not_count_among_a_results_256_tokens() -> None:
     running = [call("T1", "a"), result("R1", "a", 900, images=[{"id": "i", "tokens": 100}])]
-    answer = context(user("U1", 5), *running, window=5 + 5 + 356 + 3 * 4, message_overhead=4)
-    assert message_of(answer, "R1")["tokens"] == 256 + 100 + 4
+    below = count("These images belong to the tool results above: i.") + 100
+    answer = context(user("U1", 5), *running, window=5 + 5 + 256 + below + 4 * 4, message_overhead=4)
+    assert message_of(answer, "R1")["tokens"] == 256 + 4
     assert error_code(context(user("U1", 5), *running, window=377, message_overhead=4)) == "context_too_long"
 
 

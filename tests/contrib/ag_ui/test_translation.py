@@ -212,7 +212,7 @@ def test_a_call_that_a_person_must_allow_interrupts_the_run_and_the_next_goes_on
     assert (interrupt.tool_call_id, interrupt.message) == ("answer:c", "Looking at the sea")
     resume = [{"interruptId": interrupt.id, "status": "resolved", "payload": {"allow": True}}]
     decision = read(run_input(thread=str(uuid4()), resume=resume)).decision
-    assert decision == (Interrupted(TURN, before[-1]["seq"], 2, "c"), True, False)
+    assert decision == (Interrupted(TURN, before[-1]["seq"], 2, "c"), True, False, {})
     answer.emit(EventType.TOOL_CALL_APPROVAL, part=1, call="c", state=Approval.ALLOWED)
     for event in (ToolRunFinished(LOOK, "Waves.", False), StepStarted(2), TextDelta("Waves."), StepFinished("stop")):
         answer.add(event)
@@ -295,7 +295,7 @@ def test_a_run_that_has_lost_the_question_of_a_call_is_interrupted_all_the_same(
     assert (interrupt.tool_call_id, interrupt.message) == ("answer:c", "Looking at the sea")
     resume = [{"interruptId": interrupt.id, "status": "resolved", "payload": {"allow": True}}]
     decision = read(run_input(thread=str(uuid4()), resume=resume)).decision
-    assert decision == (Interrupted(TURN, wires[-1]["seq"], 2, "c"), True, False)
+    assert decision == (Interrupted(TURN, wires[-1]["seq"], 2, "c"), True, False, {})
 
 
 def test_a_wrong_order_would_be_noticed() -> None:

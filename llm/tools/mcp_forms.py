@@ -1,0 +1,105 @@
+"""Turn an elicitation of an MCP server into a form, and the form's answer into the protocol's.
+
+A form has at most `MAX_FIELDS` fields of the kinds that the protocol allows: texts, numbers, booleans and enums.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from mcp_types import ElicitRequestFormParams, ElicitRequestURLParams, ElicitResult
+
+from core.net.url_safety import is_http
+from core.text import clean
+from llm.types.forms import FieldKind, FormAnswer, FormChoice, FormField, ToolQuestion
+
+MAX_FIELDS = 30
+MAX_CHOICES = 200
+MAX_MESSAGE = 4_000  # characters
+MAX_LABEL = 500  # characters of a title, a description or a choice
+KINDS: Mapping[str, FieldKind] = {"string": "text", "number": "number", "integer": "integer", "boolean": "boolean"}
+INPUTS: Mapping[str, str] = {"email": "email", "uri": "url", "date": "date"}
+
+
+def form_of(params: ElicitRequestFormParams | ElicitRequestURLParams, number: int) -> ToolQuestion | None:
+    """Return the form that a server asks for. None if it cannot be shown."""
+    message = clean(params.message)[:MAX_MESSAGE]
+    if isinstance(params, ElicitRequestURLParams):
+        return ToolQuestion(number=number, message=message, url=params.url, fields=[]) if is_http(params.url) else None
+    schema: Mapping[str, Any] = params.requested_schema
+    properties = schema.get("properties")
+    if not isinstance(properties, Mapping) or len(properties) > MAX_FIELDS:
+        return None
+    required = schema.get("required")
+    names = set(required) if isinstance(required, Sequence) and not isinstance(required, str) else set()
+    fields = [_field(str(name), each, required=name in names) for name, each in properties.items()]
+    if any(field is None for field in fields):
+        return None
+    return ToolQuestion(number=number, message=message, url="", fields=[field for field in fields if field is not None])
+
+
+def result_of(form: ToolQuestion, answer: FormAnswer) -> ElicitResult:
+    """Return the protocol's form of an answer. The page of an address tells the server itself what was entered."""
+    if answer.content is None:
+        return ElicitResult(action="decline")
+    return ElicitResult(action="accept", content=None if form["url"] else answer.content)
+
+
+def _field(name: str, schema: Any, *, required: bool) -> FormField | None:
+    """Return the field for a property of the schema. None for a kind that the protocol does not allow."""
+    if not isinstance(schema, Mapping):
+        return None
+    items = schema.get("items")
+    choices = _choices(items if isinstance(items, Mapping) else schema)
+    kind: FieldKind | None = KINDS.get(str(schema.get("type")))
+    if schema.get("type") == "array" and choices:
+        kind = "choices"
+    elif choices and kind == "text":
+        kind = "choice"
+    if kind is None or len(choices) > MAX_CHOICES:
+        return None
+    title = _label(schema.get("title")) or name[:MAX_LABEL]
+    field = FormField(
+        name=name, title=title, description=_label(schema.get("description")), kind=kind, required=required
+    )
+    if choices:
+        field["choices"] = choices
+    _add_rules(field, schema)
+    return field
+
+
+def _add_rules(field: FormField, schema: Mapping[str, Any]) -> None:
+    """Add the bounds, the default and the input of a property to its field."""
+    kind = field["kind"]
+    for member, names in (("least", ("minimum", "minLength")), ("most", ("maximum", "maxLength"))):
+        bound = next((schema[each] for each in names if isinstance(schema.get(each), int | float)), None)
+        if bound is not None and kind in ("text", "number", "integer"):
+            field[member] = bound  # type: ignore[literal-required]  # one of two members of the same type
+    default = schema.get("default")
+    if isinstance(default, bool) or (isinstance(default, list) and kind == "choices"):
+        field["default"] = default
+    elif isinstance(default, str | int | float):
+        field["default"] = str(default)[:MAX_MESSAGE]
+    if kind == "text" and schema.get("format") in INPUTS:
+        field["input"] = INPUTS[str(schema["format"])]
+
+
+def _choices(schema: Mapping[str, Any]) -> list[FormChoice]:
+    """Return the values of an enum with their labels: `enumNames`, or the titles of `oneOf` and `anyOf`."""
+    titled = schema.get("oneOf") or schema.get("anyOf")
+    if isinstance(titled, list):
+        pairs = [(each.get("const"), each.get("title")) for each in titled if isinstance(each, Mapping)]
+    else:
+        values = schema.get("enum")
+        labels = schema.get("enumNames")
+        values = values if isinstance(values, list) else []
+        labels = labels if isinstance(labels, list) and len(labels) == len(values) else values
+        pairs = list(zip(values, labels, strict=True))
+    return [
+        FormChoice(value=value[:MAX_LABEL], label=_label(label) or value[:MAX_LABEL])
+        for value, label in pairs
+        if isinstance(value, str)
+    ]
+
+
+def _label(text: Any) -> str:
+    return clean(text).strip()[:MAX_LABEL] if isinstance(text, str) else ""

@@ -1,0 +1,121 @@
+"""Define forms with which a tool asks a person, and check the answers.
+
+A form has fields of text, numbers, yes or no, and choices. It is stored with the call that asks, as JSON.
+"""
+
+import re
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal, NotRequired, TypedDict
+
+from core.errors import ProductError
+from core.json_types import JsonObject
+from core.sentences import Sentence
+
+FieldKind = Literal["text", "number", "integer", "boolean", "choice", "choices"]
+MAX_ANSWER = 10_000  # characters of one text
+_NUMBER = re.compile(r"[+-]?\d{1,30}(?:\.\d{1,30})?")
+
+
+class FormChoice(TypedDict):
+    """One value that may be chosen, and its label for people."""
+
+    value: str
+    label: str
+
+
+class FormField(TypedDict):
+    """A field of a form. `least` and `most` bound a number, or the length of a text. `input` is the type in HTML."""
+
+    name: str
+    title: str
+    description: str
+    kind: FieldKind
+    required: bool
+    choices: NotRequired[list[FormChoice]]
+    default: NotRequired[str | bool | list[str]]
+    least: NotRequired[float]
+    most: NotRequired[float]
+    input: NotRequired[str]
+
+
+class ToolQuestion(TypedDict):
+    """A form as it is stored. `number` counts the forms of one call, from 1. `url`: a page that the person opens."""
+
+    number: int
+    message: str
+    url: str
+    fields: list[FormField]
+
+
+@dataclass(frozen=True, slots=True)
+class FormAnswer:
+    """The answer to a form. `content` has a value for each field that was filled in. None: the person declined."""
+
+    content: JsonObject | None = None
+
+
+PersonAsker = Callable[[ToolQuestion], Awaitable[FormAnswer]]
+
+
+def checked_content(form: ToolQuestion, content: Mapping[str, Any]) -> JsonObject:
+    """Return the values of a form, by the names of its fields. A text stands for any value, as browsers send it.
+
+    Raises `bad_form` with the field that needs another value.
+    """
+    values: JsonObject = {}
+    for field in form["fields"]:
+        value = _value(field, content.get(field["name"]))
+        if value is None and field["required"]:
+            raise ProductError("bad_form", Sentence("Fill in “{title}”.", title=field["title"]))
+        if value is not None:
+            values[field["name"]] = value
+    return values
+
+
+def _value(field: FormField, value: Any) -> str | int | float | bool | list[str] | None:
+    match field["kind"]:
+        case "boolean":
+            return value if isinstance(value, bool) else value in ("on", "true", "yes")
+        case "choices":
+            chosen = [value] if isinstance(value, str) else value if isinstance(value, list) else []
+            allowed = {choice["value"] for choice in field.get("choices", ())}
+            if not all(isinstance(each, str) and each in allowed for each in chosen):
+                raise _bad(field)
+            return [str(each) for each in chosen] or None
+    if value is None or value == "":
+        return None
+    match field["kind"]:
+        case "choice":
+            if value not in {choice["value"] for choice in field.get("choices", ())}:
+                raise _bad(field)
+            return str(value)
+        case "text":
+            if not isinstance(value, str) or len(value) > MAX_ANSWER:
+                raise _bad(field)
+            _require_within(field, len(value))
+            return value
+    number = _number(field, value)
+    _require_within(field, number)
+    return number
+
+
+def _number(field: FormField, value: Any) -> int | float:
+    if isinstance(value, str) and _NUMBER.fullmatch(value.strip()):
+        value = float(value)
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise _bad(field)
+    if field["kind"] == "integer":
+        if value != int(value):
+            raise _bad(field)
+        return int(value)
+    return value
+
+
+def _require_within(field: FormField, size: float) -> None:
+    if size < field.get("least", size) or size > field.get("most", size):
+        raise _bad(field)
+
+
+def _bad(field: FormField) -> ProductError:
+    return ProductError("bad_form", Sentence("“{title}” does not take this value. Change it.", title=field["title"]))
