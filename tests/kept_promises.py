@@ -35,7 +35,7 @@ def _too_large(records: list[Record]) -> Iterator[str]:
     tokens as bytes.
     """
     rows = Model.objects.filter(tokenizer__in=("", CATCH_ALL), token_ratio__gte=1).values("name")
-    windows = dict(rows.annotate(window=Max("context_window")).values_list("name", "window"))
+    windows = dict(rows.annotate(largest=Max("context_window")).values_list("name", "largest"))
     for record in records:
         name = _MODEL.search(record.raw_body)
         window = windows.get(name[1].decode()) if name else None

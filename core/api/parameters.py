@@ -40,7 +40,7 @@ def refuse_body(request: Request, view: APIView) -> None:
         return
     if _schema(view, request.method).get_request_serializer() is not None:
         return
-    request.parsers = [*request.parsers, JSONParser(), FormParser(), MultiPartParser()]
+    request.parsers = [*(request.parsers or ()), JSONParser(), FormParser(), MultiPartParser()]
     if request.data:
         members = [str(name) for name in request.data] if isinstance(request.data, Mapping) else []
         names = ", ".join(f"“{shortened(name, 100)}”" for name in members[:MOST_NAMED])

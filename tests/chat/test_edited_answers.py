@@ -50,11 +50,11 @@ def test_the_page_has_the_form_and_the_version_keeps_calls_and_sources(person: P
         {"type": "text", "text": "A box has nine."},
     ]
     conversation = past(person.user, 1, parts=calls)
-    answer = Message.objects.get(pk=conversation.leaf_id)
+    answer = Message.objects.get(pk=str(conversation.leaf_id))
     form = browser.get(f"/messages/{answer.pk}/edit/").content.decode()
     assert "The answer, in your words" in form and "Let me look.\n\nA box has nine." in form
     assert browser.post(f"/messages/{answer.pk}/edit/", {"text": "A box\r\nhas twelve."}).status_code == 302
-    version = Message.objects.get(pk=Conversation.objects.get(pk=conversation.pk).leaf_id)
+    version = Message.objects.get(pk=str(Conversation.objects.get(pk=conversation.pk).leaf_id))
     assert version.parts == [calls[1], calls[2], {"type": "text", "text": "A box\nhas twelve.", "edited": True}]
     refused = browser.post(f"/messages/{answer.pk}/edit/", {"text": "  "})
     assert refused.status_code == 400 and "The message is empty" in refused.content.decode()

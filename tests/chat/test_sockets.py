@@ -1,6 +1,7 @@
 """The page's WebSocket, spoken to as a browser does."""
 
 from typing import Any
+from uuid import UUID
 
 import pytest
 from websockets.exceptions import InvalidStatus
@@ -154,7 +155,7 @@ def test_an_unknown_member_of_a_frame_is_refused_with_the_names_that_exist(
         assert (error["id"], error["code"]) == (1, "unknown_member") and "files" in error["detail"]
         socket.send("ping", id=2)
         assert socket.until("ACK")[-1]["id"] == 2
-    assert not Turn.objects.filter(conversation=place).exists()
+    assert not Turn.objects.filter(conversation=UUID(place)).exists()
 
 
 def test_an_address_without_a_socket_is_refused(application: Application) -> None:

@@ -70,8 +70,8 @@ def test_turns_are_planned_again_and_shown_without_a_word_of_them(
     assert job.totals["compared"] == 3 and job.totals["sent"]["tokens"] > 0
     page = page_of(admin, job)
     assert all(str(turn.pk) in page for turn in Turn.objects.filter(conversation=UUID(place)))
-    shown = (f"{job.totals['sent']['tokens']:,}", profile.name, "3 of 3 turns", "3 of them can be compared")
-    shown += ("Above the newest message", "Whenever documents are in the prompt")
+    shown = [f"{job.totals['sent']['tokens']:,}", profile.name, "3 of 3 turns", "3 of them can be compared"]
+    shown += ["Above the newest message", "Whenever documents are in the prompt"]
     assert [each for each in shown if each not in page] == []
     assert SECRET not in page and SECRET not in json.dumps([list(job.turns.values_list("changes", "problems"))])
     assert SECRET not in admin.get(reverse("admin:chat_replay_changelist")).content.decode()
