@@ -290,7 +290,7 @@ class PastedText {
       .trim()
       .slice(0, LONGEST_NAME)
       .trim();
-    const file = new File([pasted], `${words || this.offer.dataset.name}.txt`, { type: "text/plain" });
+    const file = new File([pasted], `${words || this.offer.dataset.fileName}.txt`, { type: "text/plain" });
     this.#drop();
     text.focus();
     const uploaded = await this.attachments.add(file);
