@@ -28,6 +28,8 @@ SCOPES = {
     "daily": "chat",
     "search": "chat",
     "shares": "chat",
+    "team-shares": "chat",
+    "shared-with-me": "chat",
     "export": "chat",
     "imports": "chat",
     "personas": "chat",
