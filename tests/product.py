@@ -11,17 +11,21 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 from urllib.parse import quote
 
 import httpx
+from django.db import connection
 
 from scripts.services import UNLIMITED, UNLIMITED_PAGES
 from tests.scripted_model import ScriptedModel
+
+Result = TypeVar("Result")
 
 ROOT = Path(__file__).resolve().parents[1]
 PORTS = range(10_000, 32_000)
@@ -237,3 +241,16 @@ class Caller:
                         event["type"] == "SNAPSHOT" and event["status"] not in ("queued", "running")
                     ):
                         return
+
+
+def in_thread(work: Callable[[], Result]) -> Result:
+    """Run `work` in a thread and return its result: Django refuses the database in the thread of an event loop."""
+
+    def then_close() -> Result:
+        try:
+            return work()
+        finally:
+            connection.close()
+
+    with ThreadPoolExecutor(1) as pool:
+        return pool.submit(then_close).result()

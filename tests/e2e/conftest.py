@@ -3,7 +3,6 @@
 import json
 import re
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cache, partial
 from typing import Any, TypeVar
@@ -11,7 +10,6 @@ from typing import Any, TypeVar
 import pytest
 from django.conf import settings
 from django.contrib.auth.hashers import make_password
-from django.db import connection
 from django.test import Client
 from playwright.sync_api import Browser, BrowserContext, Locator, Page, expect
 
@@ -20,6 +18,7 @@ from llm.models import Model
 from tests.chromium import chromium
 from tests.conftest import Person, make_person
 from tests.product import WAIT, Product, until
+from tests.product import in_thread as in_thread  # tests of the browser take it from here
 
 DESKTOP = {"width": 1280, "height": 800}
 PHONE = {"width": 390, "height": 844}
@@ -56,19 +55,6 @@ def top_of(place: Locator) -> float:
 def browser(product: Product) -> Iterator[Browser]:
     with chromium() as started:
         yield started
-
-
-def in_thread(work: Callable[[], Result]) -> Result:
-    """Run `work` in a thread and return its result: Django refuses the database in the thread of an event loop."""
-
-    def then_close() -> Result:
-        try:
-            return work()
-        finally:
-            connection.close()
-
-    with ThreadPoolExecutor(1) as pool:
-        return pool.submit(then_close).result()
 
 
 @cache
