@@ -4,12 +4,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from chat.citations.differences import Alignment
-from chat.citations.support import LEAST_WORDS, passage_of
+from chat.citations.support import CANDIDATES, LEAST_WORDS, UNDECIDED, passage_of
 from chat.citations.words import Word, words_of
 
 LEAST_SHARE = 0.3  # share of the content words that the sentence of the text must have
-CANDIDATES = 4  # sentences that are compared word by word
-UNDECIDED = 0.15  # difference of the shares of two sentences that are compared word by word
 ADDED = 0.25  # share of the content words that a neighbour must add to belong to the place
 
 

@@ -9,11 +9,27 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 
-from chat.citations.differences import DoubtKind, Reason, Similarity, differences
-from chat.citations.vocabulary import UNITS
-from chat.citations.words import Word, approximate, same_number, words_of
+from chat.citations.differences import Alignment, DoubtKind, Reason, Similarity, differences
+from chat.citations.vocabulary import (
+    FUNCTION_WORDS,
+    FUNCTION_WORDS_BY_LANGUAGE,
+    NUMBER_WORDS,
+    OFTEN_NO_NUMBER,
+    ONE,
+    UNITS,
+)
+from chat.citations.words import (
+    LEAST_SHARED,
+    Amount,
+    Word,
+    approximate,
+    same_number,
+    same_origin,
+    synonym_lines,
+    words_of,
+)
 
 BETWEEN_CELLS = " | "
 LEAST_WORDS = 2  # content words; a shorter sentence is not compared
@@ -22,8 +38,15 @@ RELEVANT_PART = 0.5  # fraction of the best share; sentences of the passage abov
 # A passage below both limits (share of the words, cosine) is about something else.
 COVERED = 0.4
 SIMILAR = 0.5
+COVERED_IN_OTHER_WORDS = 0.5
 ALMOST_THE_SAME = 0.8  # sentences with this share of words in common have the same numbers
 LEAST_COMMON_SHARE = 0.5  # sentences with this share of words in common are compared word by word
+CANDIDATES = 4  # sentences of the passage that are compared word by word
+UNDECIDED = 0.15  # difference of the shares of two sentences that are compared word by word
+MOST_CLAUSES = 6  # of a sentence, that are compared one by one
+LEAST_OF_CLAUSE = 0.6  # share of the words of a clause that its sentence has
+FIXED_ORDER = 0.12  # share of English or Vietnamese function words in a text of the language
+SAMPLE = 50  # sentences that tell the language
 LONGEST_ABBREVIATION = 8  # characters
 LONGEST_ROW = 2_000  # characters of a row of a table with commas
 
@@ -31,6 +54,7 @@ _SENTENCE_ENDS = re.compile(
     r"(?<=[.!?…])[\"'”’)\]]*\s+(?=[\"'“‘(\[]*[^\sa-z])|(?<=[。！？])|\n\s*\n|(?<=\|)\n"
     r"|\n(?=\s*(?:[|#>*•-]|\d+[.)]\s))|(?P<line>\n)"
 )
+_CLAUSE_ENDS = re.compile(r"[,;] (?:(?:and|but|while|whereas|und|aber|während|còn|và) )?")
 _SEPARATOR = re.compile(r"\t|(?<=\S)[;,](?=\S)")
 _ROW = re.compile(r"^\||(?<=\S)[;,\t](?=[^\W\d])|(?<=[^\W\d])[;,\t](?=\S)")
 _ABBREVIATION = re.compile(
@@ -104,7 +128,7 @@ class IndexedPassage:
     def __init__(self, text: str) -> None:
         self.sentences: list[PassageSentence] = []
         self._stems: dict[str, list[int]] = {}
-        self._numbers: list[tuple[int, Word]] = []
+        self._numbers: dict[tuple[str, frozenset[float], frozenset[Amount]], tuple[Word, set[int]]] = {}
         for start, end in spans(text):
             if line := " ".join(text[start:end].split()):
                 self._add(PassageSentence(start, end, line, words_of(line)))
@@ -114,7 +138,18 @@ class IndexedPassage:
         self.sentences.append(sentence)
         for stem in {word.stem for word in sentence.words}:
             self._stems.setdefault(stem, []).append(at)
-        self._numbers += [(at, word) for word in sentence.words if word.values]
+        for word in sentence.words:
+            if word.values or word.amounts:
+                self._numbers.setdefault((word.lower, word.values, word.amounts), (word, set()))[1].add(at)
+
+    @cached_property
+    def has_fixed_order(self) -> bool:
+        """Whether the text has the function words of a language in which the order of words tells who does what."""
+        words = [word.lower for each in self.sentences[:SAMPLE] for word in each.words]
+        return any(
+            sum(word in function_words for word in words) >= FIXED_ORDER * len(words)
+            for function_words in (FUNCTION_WORDS, FUNCTION_WORDS_BY_LANGUAGE["vi"])
+        )
 
     @property
     def words(self) -> list[Word]:
@@ -124,7 +159,12 @@ class IndexedPassage:
     def places_of(self, word: Word) -> set[int]:
         """Return the indexes of the sentences that contain the word."""
         if word.values:
-            return {at for at, number in self._numbers if same_number(word, number, approximately=False)}
+            return {
+                at
+                for number, places in self._numbers.values()
+                if same_number(word, number, approximately=False)
+                for at in places
+            }
         return set(self._stems.get(word.stem, ()))
 
     def shares(self, content: Sequence[Word]) -> list[float]:
@@ -160,6 +200,7 @@ def compare(
     title_words = words_of(title)
     passage_words = [word for at in relevant for word in all_sentences[at].words] + title_words
     covered = len(content) < LEAST_OF_SUBJECT or _share(content, passage_words) >= COVERED
+    covered = covered or _share_in_other_words(content, passage_words) >= COVERED_IN_OTHER_WORDS
     if not covered and (similarity is None or similarity(sentence, evidence or passage) < SIMILAR):
         return CitationVerdict(((DoubtKind.ABSENT, ""),), evidence or " ".join(passage.split())[:400])
     # A row of a table has its parts from several sentences.
@@ -167,10 +208,39 @@ def compare(
     reasons = [*_missing_numbers(sentence, content, in_reach), *_missing_names(words, passage_words),
                *_wrong_units(words, passage_words)]  # fmt: skip
     if best >= LEAST_COMMON_SHARE:
-        nearest = all_sentences[shares.index(best)]
+        nearest = _nearest(words, all_sentences, shares)
         reasons += _replaced_numbers(content, nearest)
-        reasons += differences(words, nearest.words, passage_words, similarity)
+        reasons += differences(words, nearest.words, passage_words, similarity, fixed_order=indexed.has_fixed_order)
+        for part, its_nearest in _parts_from_elsewhere(sentence, indexed, nearest):
+            reasons += differences(
+                part, its_nearest.words, passage_words, similarity, fixed_order=indexed.has_fixed_order
+            )
     return CitationVerdict(tuple(_each_word_once(reasons)), evidence)
+
+
+def _nearest(words: Sequence[Word], passage: Sequence[PassageSentence], shares: Sequence[float]) -> PassageSentence:
+    """Return the sentence that has most of the words in one order, among those that have most of them."""
+    best = max(shares)
+    near = sorted((at for at, share in enumerate(shares) if share >= best - UNDECIDED), key=lambda at: -shares[at])
+    if len(near) == 1:
+        return passage[near[0]]
+    at = max(near[:CANDIDATES], key=lambda at: shares[at] + Alignment(words, passage[at].words).share)
+    return passage[at]
+
+
+def _parts_from_elsewhere(
+    sentence: str, passage: IndexedPassage, nearest: PassageSentence
+) -> Iterator[tuple[list[Word], PassageSentence]]:
+    """Yield the clauses of a sentence that joins two of the passage, with the sentence that each comes from."""
+    clauses = _CLAUSE_ENDS.split(sentence)
+    for clause in clauses[:MOST_CLAUSES] if len(clauses) > 1 else ():
+        words = words_of(clause)
+        content = [word for word in words if word.content]
+        shares = passage.shares(content)
+        best = max(shares, default=0.0)
+        place = passage.sentences[shares.index(best)] if shares else nearest
+        if len(content) >= LEAST_OF_SUBJECT and best >= LEAST_OF_CLAUSE and best > _share(content, nearest.words):
+            yield words, place
 
 
 def _each_word_once(reasons: Sequence[Reason]) -> Iterator[Reason]:
@@ -185,12 +255,19 @@ def _each_word_once(reasons: Sequence[Reason]) -> Iterator[Reason]:
 def _share(content: Sequence[Word], other: Sequence[Word]) -> float:
     """Return the share of the content words that the other words contain."""
     stems = {word.stem for word in other}
-    numbers = [word for word in other if word.values]
+    numbers = [word for word in other if word.values or word.amounts]
     contained = sum(
         any(same_number(word, each, approximately=False) for each in numbers) if word.values else word.stem in stems
         for word in content
     )
     return contained / len(content)
+
+
+def _share_in_other_words(content: Sequence[Word], other: Sequence[Word]) -> float:
+    """Return the share of the content words that the other words contain, also as a synonym."""
+    stems = {word.stem for word in other}
+    meanings = {meaning for word in other for meaning in synonym_lines(word)}
+    return sum(word.stem in stems or not meanings.isdisjoint(synonym_lines(word)) for word in content) / len(content)
 
 
 def _with_antecedents(relevant: Sequence[int], passage: Sequence[PassageSentence]) -> Iterator[int]:
@@ -205,12 +282,17 @@ def _missing_numbers(
     sentence: str, content: Sequence[Word], passage: Sequence[Word]
 ) -> Iterator[tuple[DoubtKind, str]]:
     """Yield the numbers of the sentence that the passage lacks."""
-    numbers = [word for word in passage if word.values]
+    numbers = [word for word in passage if word.values or word.amounts]
     stems = {word.stem for word in passage}
+    # “A” may stand for the number 1, and “năm” is five or a year.
+    possible = {1.0} if any(word.lower in ONE for word in passage) else set()
+    possible |= {NUMBER_WORDS[word.lower] for word in passage if word.lower in OFTEN_NO_NUMBER}
     approximately = approximate(sentence)
     for word in content:
         # A number word such as “one” may be no number. It is compared only if the passage has numbers.
         compared = word.values and (word.text[0].isdigit() or (numbers and word.stem not in stems))
+        if not word.values.isdisjoint(possible):
+            continue
         if compared and not any(same_number(word, each, approximately=approximately) for each in numbers):
             yield DoubtKind.NUMBER, word.text
 
@@ -219,7 +301,7 @@ def _replaced_numbers(content: Sequence[Word], nearest: PassageSentence) -> Iter
     """Yield the numbers of the sentence that its nearest sentence of the passage, or its row of a table, lacks."""
     others = [word for word in content if not word.values]
     least = LEAST_COMMON_SHARE if _ROW.search(nearest.text) else ALMOST_THE_SAME
-    numbers = [word for word in nearest.words if word.values]
+    numbers = [word for word in nearest.words if word.values or word.amounts]
     if not numbers or not others or _share(others, nearest.words) < least:
         return
     if all(any(same_number(word, each, approximately=True) for each in content) for word in numbers):
@@ -232,10 +314,18 @@ def _replaced_numbers(content: Sequence[Word], nearest: PassageSentence) -> Iter
 def _missing_names(words: Sequence[Word], passage: Sequence[Word]) -> Iterator[Reason]:
     """Yield the names of the sentence that the passage lacks, also as initials."""
     stems = {word.stem for word in passage}
+    capitals: dict[str, dict[str, Word]] = {}  # by their first letters, which a place and its people share
+    for word in passage:
+        if word.text[0].isupper():
+            capitals.setdefault(word.lower[:LEAST_SHARED], {})[word.lower] = word
+    meanings = {meaning for word in passage for meaning in synonym_lines(word)}
     letters = "".join(word.lower[0] for word in passage if word.content)
     for word in words:
         abbreviates = word.text.isupper() and word.lower in letters
-        if word.name and word.content and not word.values and word.stem not in stems and not abbreviates:
+        if not word.name or not word.content or word.values or word.stem in stems or abbreviates:
+            continue
+        near = capitals.get(word.lower[:LEAST_SHARED], {}).values()
+        if meanings.isdisjoint(synonym_lines(word)) and not any(same_origin(word, each) for each in near):
             yield DoubtKind.NAME, word.text
 
 
@@ -247,6 +337,8 @@ def _wrong_units(words: Sequence[Word], passage: Sequence[Word]) -> Iterator[Rea
         if unit is None:
             continue
         others = [other for number, other in numbers if same_number(word, number, approximately=False)]
+        if any(other is not None and not unit.amounts.isdisjoint(other.amounts) for other in others):
+            continue
         measure = UNITS[unit.lower][0]
         stems = {other.stem for other in others if other is not None and UNITS[other.lower][0] == measure}
         if stems and unit.stem not in stems:

@@ -4,6 +4,8 @@ English has full lists. Other languages have their numbers, units, negations and
 language is compared by its letters, and counts as a word of content.
 """
 
+from itertools import product
+
 
 def _values_of(words: str, first: int = 1, step: int = 1) -> dict[str, float]:
     """Return consecutive values for the words: `first`, `first + step`, ..."""
@@ -31,37 +33,64 @@ GERMAN_WORDS = word_set(
     "der die das und ist sind wird werden wurde wurden nicht für von vom mit dem den des ein eine einer einem einen "
     "muss müssen dürfen darf kann können zum zur im am um bei nach aus auf auch sich"
 )
+# Function words of a German or Vietnamese sentence. Some of them are words of content in English: “die”, “war”, “do”.
+FUNCTION_WORDS_BY_LANGUAGE = {
+    "de": GERMAN_WORDS
+    | word_set(
+        "als an ab bis durch gegen in ohne oder aber sondern wenn dass da weil damit so wie was wer welche welcher "
+        "welches dieser diese dieses diesem diesen jener er sie es ihr ihre ihren ihrem seine sein seinen seinem "
+        "seiner man wir ich uns hat haben hatte hatten war waren sei bin worden soll sollen sollte sollten wollen "
+        "will kein keine keinen keiner keinem noch nur schon sowie sowohl je pro über unter vor zwischen während "
+        "weg her hin dann dort hier dessen deren denen jedoch dabei davon dafür daran darauf zu ins ans beim"
+    ),
+    "vi": word_set(
+        "là của và các những được bị cho với trong trên dưới tại từ đến tới có này đó ấy khi thì mà như để về vào ra "
+        "do bởi vì nên cũng đã đang sẽ rất mỗi hoặc hay nhưng nếu sau trước cùng việc sự còn rồi lại nữa theo bằng "
+        "thuộc phải gồm không chưa ở một chỉ mới hằng hàng mọi cả lúc xuống lên trở ai gì nào"
+    ),
+}
+LEAST_FUNCTION_WORDS = 2  # of a language, in a sentence of it
 # Words of content that a sentence may add or leave out: they tell how something is said.
 LIGHT_WORDS = word_set(
     "accord account call include contain involve make give get take use provide state name title entitle allow able "
     "describe mention note show be become remain mean serve consist belong possible various certain several number "
     "amount kind type form part example instance term case way thing fact time total together current usual general "
     "specific particular respective approximate rough typical normal main often sometimes usually generally typically "
-    "today year thing one different same new well known so-called particularly especially further additional need "
-    "passage document text file section table answer source report handbook page clause go goes bear"
+    "today year thing one different same new well known so-called particularly especially further additional need"
 )
+# Nouns that a sentence may add, but that do not replace another noun.
+LIGHT_NOUNS = word_set(
+    "passage document text file section table answer source report handbook page clause go goes bear speed length "
+    "height width depth weight size age duration date capacity volume distance price rate value level limit area "
+    "position location result reason purpose role process method feature aspect option approximately"
+)
+MONTHS = {
+    **_values_of("january february march april may june july august september october november december"),
+    **_values_of("jan feb mar apr"),
+    **_values_of("jul aug sep oct nov dec", first=7),
+    **_values_of("januar februar märz april mai juni juli august september oktober november dezember"),
+    **_values_of("janvier février mars avril mai juin juillet août septembre octobre novembre décembre"),
+}
 NUMBER_WORDS = {
+    **MONTHS,
     **_values_of(
         "zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen "
         "seventeen eighteen nineteen twenty",
         first=0,
     ),
     **_values_of("thirty forty fifty sixty seventy eighty ninety", first=30, step=10),
-    **_values_of("first second third fourth fifth sixth seventh eighth ninth tenth"),
-    **_values_of("january february march april may june july august september october november december"),
-    **_values_of("jan feb mar apr"),
-    **_values_of("jul aug sep oct nov dec", first=7),
+    **_values_of("first second third fourth fifth sixth seventh eighth ninth tenth eleventh twelfth thirteenth"),
+    **_values_of("fourteenth fifteenth sixteenth seventeenth eighteenth nineteenth twentieth", first=14),
     **_values_of("zwei drei vier fünf sechs sieben acht neun zehn elf zwölf dreizehn vierzehn fünfzehn", first=2),
     **_values_of("zwanzig dreißig vierzig fünfzig sechzig siebzig achtzig neunzig", first=20, step=10),
     **_values_of("zweite dritte vierte fünfte sechste siebte achte neunte zehnte", first=2),
     **_values_of("zweiten dritten vierten fünften sechsten siebten achten neunten zehnten", first=2),
-    **_values_of("januar februar märz april mai juni juli august september oktober november dezember"),
     **_values_of("deux trois quatre cinq six sept huit neuf dix onze douze treize quatorze quinze seize", first=2),
     **_values_of("vingt trente quarante cinquante soixante", first=20, step=10),
-    **_values_of("janvier février mars avril mai juin juillet août septembre octobre novembre décembre"),
     **_values_of("dos tres cuatro cinco seis siete ocho nueve diez once doce trece catorce quince", first=2),
     **_values_of("hai ba bốn năm sáu bảy tám chín mười", first=2),
     "twice": 2.0,
+    "thrice": 3.0,
     "double": 2.0,
     "triple": 3.0,
     "dozen": 12.0,
@@ -78,10 +107,26 @@ SCALES = {
     "trillion": 1e12,
     **dict.fromkeys(("cent", "cents"), 1e-2),
 }
+# Parts of a whole in percent, as in “a fifth” and “two thirds”.
+PARTS = {
+    **dict.fromkeys(("half", "halves"), 50.0),
+    **dict.fromkeys(("third", "thirds"), 100 / 3),
+    **dict.fromkeys(("quarter", "quarters"), 25.0),
+    **dict.fromkeys(("fifth", "fifths"), 20.0),
+    **dict.fromkeys(("tenth", "tenths"), 10.0),
+}
+ONE = word_set("one a an once single ein eine einen einem einer eines un une một")  # they may stand for the number 1
+ONE_OR_NOT = word_set("one single ba")  # numbers where they stand in the place of a number
 MONTHS_OR_NOT = word_set("may mar mars mai")  # months only beside a number
 NEGATIONS = word_set(
     "not no never none neither nor cannot without nobody nothing nowhere hardly không chưa chẳng nicht kein keine "
     "keinen keiner keinem nie niemals ohne ne pas jamais sans sin nunca nessun non"
+)
+# Words that deny something themselves, so that a sentence with one of them may say what another says with “not”.
+DENYING = word_set(
+    "avoid refuse fail lack unable prevent forbid forbidden prohibit ban exclude except excepting unless reject deny "
+    "stop cease earliest instead omit skip ignore miss only rare seldom impossible exempt doubt unlike abstain absent "
+    "refrain free vermeiden vermeidet verboten untersagt außer nur erst frühestens cấm tránh chỉ sauf interdit"
 )
 _OPPOSITES = (
     "up down, increase decrease, increase reduce, increase fall, increase decline, increase drop, rise decline, rise "
@@ -104,9 +149,41 @@ _OPPOSITES = (
     "demolish, construct demolish, create destroy, arrive depart, begin end, start stop, start end, rich poor, hot "
     "cold, warm cold, wet dry, urban rural, heavy light, deep shallow, thick thin, wide narrow, augmenté diminué, "
     "hausse baisse, avant après, adopté rejeté, tăng giảm, trước sau, cao thấp, steigt sinkt, stieg sank, vor nach, "
-    "erlaubt verboten, angenommen abgelehnt, größer kleiner, höher niedriger"
+    "erlaubt verboten, angenommen abgelehnt, größer kleiner, höher niedriger, mindestens höchstens, least most, "
+    "minimum most, maximum least, exceed most, before when, before upon, well poorly, well badly, good bad, good poor, "
+    "alone together, automatic manual, automatically manually, surplus deficit, majority minority, full empty, inside "
+    "outside, gross net, fixed variable, improve worsen, presence absence, ascend descend, advance retreat, "
+    "both one, both neither, also except, even except, including except, "
+    "including excluding, sale acquisition, sale purchase, trên dưới, trong ngoài, nhiều ít, lớn nhỏ, nhanh chậm, "
+    "đầu cuối, mở đóng, mua bán, guilty innocent, agree disagree, agree object, minimum maximum"
 )
-OPPOSITES = [tuple(pair.split()) for pair in _OPPOSITES.split(", ")]
+# Words of two directions. Each of one is an opposite of each of the other.
+_UPWARD = "up increase rise grow gain raise climb higher more improve expand"
+_DOWNWARD = "down decrease fall drop decline lose reduce lower less fewer worsen shrink"
+
+
+def _compared(word: str) -> list[str]:
+    """Return an English adjective of one syllable with its comparative and superlative."""
+    base = word.removesuffix("e")
+    if word[-1] == "y":
+        base = word[:-1] + "i"
+    elif len(word) == SHORT_ADJECTIVE and word[-1] not in "aeiouwxy" and word[-2] in "aeiou":
+        base = word + word[-1]
+    return [word, base + "er", base + "est"]
+
+
+SHORT_ADJECTIVE = 3  # letters of an adjective that doubles its last one
+_ADJECTIVES = (
+    "high low, large small, big small, great small, long short, fast slow, strong weak, young old, new old, early "
+    "late, rich poor, hot cold, warm cold, wet dry, heavy light, deep shallow, thick thin, wide narrow, hard soft, "
+    "bright dark, loud quiet, safe risky, cheap dear, near far, clean dirty, easy hard, light dark, tall short, broad "
+    "narrow"
+)
+OPPOSITES = [
+    *(tuple(pair.split()) for pair in _OPPOSITES.split(", ")),
+    *product(_UPWARD.split(), _DOWNWARD.split()),
+    *(pair for each in _ADJECTIVES.split(", ") for pair in zip(*map(_compared, each.split()), strict=True)),
+]
 # Each line has words that may replace one another in most sentences. Vectors of words know others.
 SYNONYMS = [
     frozenset(line.split())
@@ -144,7 +221,133 @@ SYNONYMS = [
         "call name term title entitle dub label know",
         "say state claim argue assert declare maintain report explain tell believe",
         "think believe suppose assume consider",
-        "choose select pick elect",
+        "choose select pick elect set specify define",
+        "break violate breach infringe",
+        "france french frenchman",
+        "germany german deutschland",
+        "england english",
+        "netherlands dutch holland",
+        "britain british uk kingdom",
+        "spain spanish spaniard",
+        "switzerland swiss",
+        "norway norwegian",
+        "denmark danish dane",
+        "poland polish",
+        "sweden swedish swede",
+        "finland finnish finn",
+        "turkey turkish turk",
+        "greece greek",
+        "wales welsh",
+        "ireland irish",
+        "scotland scottish scot",
+        "china chinese",
+        "us usa america american states",
+        "europe european eu",
+        "thailand thai",
+        "exist survive remain",
+        "observe follow monitor track watch",
+        "vanish disappear",
+        "inform notify alert warn",
+        "last endure persist",
+        "pay settle remit",
+        "reimburse refund repay return",
+        "extend prolong lengthen renew",
+        "expire lapse end",
+        "liable responsible accountable",
+        "entitle right allow",
+        "confidential secret",
+        "appoint nominate name designate",
+        "resign quit leave",
+        "retire leave",
+        "succeed replace follow",
+        "attend present participate",
+        "chair head lead preside",
+        "approve adopt accept pass endorse",
+        "reject decline refuse dismiss",
+        "oppose object against disagree",
+        "favour favor prefer support",
+        "postpone delay defer adjourn put",
+        "request ask demand seek",
+        "suggest propose recommend advise",
+        "report state say announce inform",
+        "warn caution",
+        "praise commend laud",
+        "criticize criticise fault",
+        "swallow ingest take",
+        "apply put spread administer",
+        "prescribe recommend",
+        "cure heal treat",
+        "avoid prevent",
+        "symptom sign",
+        "effect influence impact consequence",
+        "affect influence impact",
+        "danger risk hazard threat",
+        "trial study test experiment",
+        "participant subject volunteer",
+        "patient person people",
+        "doctor physician medic",
+        "surgery operation operate",
+        "fridge refrigerator",
+        "beat whisk whip",
+        "mix blend combine stir mixture",
+        "heat warm",
+        "chill cool refrigerate",
+        "cut slice chop",
+        "pan skillet frypan",
+        "disable deactivate off switch",
+        "enable activate on switch",
+        "administrator admin",
+        "setting option preference configuration",
+        "folder directory",
+        "picture photo image",
+        "login signin",
+        "erase delete remove wipe",
+        "save store keep record retain",
+        "view see read display show",
+        "limit cap restrict maximum",
+        "automatic automatically itself",
+        "manual manually hand",
+        "retry repeat again",
+        "fee charge cost price",
+        "salary wage pay",
+        "staff employee personnel workforce worker",
+        "shop store branch outlet",
+        "factory plant works",
+        "turnover revenue sales",
+        "debt loan borrowing",
+        "dividend distribution payout",
+        "invest investment spend",
+        "expect forecast anticipate predict estimate",
+        "stable constant unchanged steady same",
+        "cheap inexpensive",
+        "dear expensive costly",
+        "slight slightly marginally",
+        "sharp sharply strongly significantly considerably",
+        "mainly mostly chiefly primarily largely predominantly",
+        "immediately instantly directly promptly",
+        "approximately roughly around about circa",
+        "initially originally first",
+        "eventually finally ultimately",
+        "permission consent approval authorization authorisation",
+        "condition requirement prerequisite",
+        "author writer novelist",
+        "sail travel cross",
+        "rise start begin originate source",
+        "flow run drain",
+        "join meet enter merge",
+        "rock stone",
+        "inhabit live dwell",
+        "breed nest reproduce",
+        "destroy burn wreck ruin",
+        "flood submerge inundate",
+        "border adjoin neighbour",
+        "famous renowned known",
+        "study learn train",
+        "teach instruct train",
+        "open inaugurate launch",
+        "kill slaughter cull",
+        "visible seen see",
+        "number count amount quantity",
         "keep retain preserve maintain hold store",
         "get receive obtain gain acquire",
         "give provide supply offer grant furnish deliver hand",
@@ -181,7 +384,8 @@ SYNONYMS = [
         "error mistake fault failure",
         "repair fix mend correct",
         "remove delete erase eliminate",
-        "add append include",
+        "add append include contribute",
+        "ready finished complete available done",
         "change alter modify amend revise adjust",
         "kill murder slay",
         "die pass perish death",
@@ -288,7 +492,7 @@ SYNONYMS = [
         "special particular specific",
         "notion idea concept hypothesis theory view",
         "kind type sort form variety",
-        "way manner method mode means",
+        "way manner method mode means measure",
         "goal aim purpose objective target",
         "place location site spot position",
         "beginning start outset",
@@ -324,13 +528,18 @@ SYNONYMS = [
 ]
 # Each line has words of one kind. In the same place of two sentences, only words of one group mean the same.
 _GROUPS = (
-    "all every each everyone everything both whole|most majority|many much numerous several various multiple|some "
-    "certain|few little|none no neither nobody nothing",
-    "must shall required need needs obliged mandatory|may can could might|should ought",
+    "half|all every each everyone everything both whole alle allen jeder jede jedes jeden|most majority meisten|many "
+    "much numerous several various multiple viele|some certain einige manche|few little wenige|none no neither nobody "
+    "nothing keiner niemand",
+    "must shall required need needs obliged mandatory muss müssen|may can could might kann können darf dürfen|should "
+    "ought soll sollte sollen sollten",
     "always constantly|often frequently commonly usually generally typically mostly normally regularly|sometimes "
     "occasionally|rarely seldom infrequently|never",
     "first|second|third|fourth|fifth|sixth|last final",
-    "before prior|after following|during|until",
+    "once|twice|thrice",
+    "before prior vor|after following nach|during während|until bis",
+    "spring frühling|summer sommer|autumn herbst|winter",
+    "morning|noon midday|afternoon|evening|midnight",
     "monday mon|tuesday tue|wednesday wed|thursday thu|friday fri|saturday sat|sunday sun",
     "red|blue|green|yellow|black|white|grey gray|orange|purple|pink|brown",
     "nightly night|daily day|weekly week|monthly month|quarterly|yearly annually annual year",
@@ -344,16 +553,16 @@ for _kind, _row in enumerate(_GROUPS):
 _UNITS = (
     "seconds second sec secs sekunde sekunden secondes|minutes minute min mins minuten|hours hour hr hrs h stunde "
     "stunden heure heures|days day tag tage tagen jour jours|weeks week woche wochen semaine semaines|months "
-    "month monat monate monaten mois|years year yr yrs jahr jahre jahren an ans année années|decades decade|"
-    "centuries century",
+    "month monat monate monaten mois|years year yr yrs jahr jahre jahren an ans année années năm|decades decade|"
+    "centuries century|giây|phút|giờ|ngày|tuần|tháng",
     "millimeters mm millimeter millimetre millimetres|centimeters cm centimeter centimetre centimetres|meters m meter "
     "metre metres|kilometers km kilometer kilometre kilometres|miles mile mi|feet foot ft|inches inch|yards yard",
     "m2|km2|acres acre|hectares hectare ha",
     "mg milligram milligrams|grams g gram|kg kilogram kilograms|tonnes tonne|tons ton|lb lbs|ounces ounce oz",
     "ml millilitre millilitres|litres l litre liter liters|gallons gallon",
     "bytes byte|kb|mb|gb|tb",
-    "% percent prozent pourcent|€ euro euros eur|$ dollar dollars usd|£ sterling gbp|¥ yen|crowns crown|"
-    "francs franc chf",
+    "% percent prozent pourcent|€ euro euros eur|$ dollar dollars usd|£ sterling gbp pounds pound|¥ yen|crowns crown|"
+    "francs franc chf|dong đồng vnd",
     "celsius|fahrenheit|kelvin",
     "watts watt w|kw|mw|gw",
 )
@@ -362,6 +571,52 @@ for _measure, _row in enumerate(_UNITS):
     for _names in _row.split("|"):
         for _name in _names.split():
             UNITS[_name] = (_measure, _names.split()[0])
+# The size of units in the smallest unit of their measure, so that “24 months” are “two years”.
+UNIT_SIZES = {
+    "%": 1.0,
+    "seconds": 1.0,
+    "minutes": 60.0,
+    "hours": 3_600.0,
+    "days": 86_400.0,
+    "weeks": 604_800.0,
+    "months": 2_629_800.0,
+    "years": 31_557_600.0,
+    "decades": 315_576_000.0,
+    "centuries": 3_155_760_000.0,
+    "giây": 1.0,
+    "phút": 60.0,
+    "giờ": 3_600.0,
+    "ngày": 86_400.0,
+    "tuần": 604_800.0,
+    "tháng": 2_629_800.0,
+    "millimeters": 1.0,
+    "centimeters": 10.0,
+    "meters": 1_000.0,
+    "kilometers": 1_000_000.0,
+    "m2": 1.0,
+    "hectares": 10_000.0,
+    "km2": 1_000_000.0,
+    "mg": 1.0,
+    "grams": 1_000.0,
+    "kg": 1_000_000.0,
+    "tonnes": 1_000_000_000.0,
+    "ml": 1.0,
+    "litres": 1_000.0,
+    "watts": 1.0,
+    "kw": 1_000.0,
+    "mw": 1_000_000.0,
+    "gw": 1_000_000_000.0,
+}
+# Vietnamese words of several syllables that mean the same. The first stands for all.
+_PHRASE_SYNONYMS = (
+    "đa số,phần lớn,đa phần,hầu hết|bắt đầu,khai mạc,khởi đầu,mở đầu|kết thúc,bế mạc|đề nghị,đề xuất,kiến nghị|"
+    "kéo dài,gia hạn|tối đa,nhiều nhất,cao nhất|tối thiểu,ít nhất,thấp nhất|nhân viên,người lao động|"
+    "khách hàng,người mua|người bán,bên bán|sử dụng,dùng|thanh toán,trả tiền|giảm xuống,giảm còn|"
+    "trước kia,trước đây,trước đó|hiện nay,hiện tại,bây giờ|cho phép,được phép|nghiêm cấm,cấm|"
+    "thành lập,sáng lập|tổng cộng,tất cả|"
+    "khoảng,chừng,xấp xỉ|chấm dứt,hủy bỏ"
+)
+PHRASE_SYNONYMS = {phrase: row.split(",")[0] for row in _PHRASE_SYNONYMS.split("|") for phrase in row.split(",")[1:]}
 # Irregular forms, the base form first.
 _IRREGULAR = (
     "be is are was were been being am,begin began begun,become became,break broke broken,bring brought,build built,"

@@ -2,21 +2,30 @@
 
 import re
 import unicodedata
-from dataclasses import dataclass
+from collections.abc import Sequence, Set
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import product
+from typing import NamedTuple
 
 from chat.citations.vocabulary import (
     BASE_FORMS,
     FUNCTION_WORDS,
-    GERMAN_WORDS,
+    FUNCTION_WORDS_BY_LANGUAGE,
+    LEAST_FUNCTION_WORDS,
+    LIGHT_NOUNS,
     LIGHT_WORDS,
+    MONTHS,
     MONTHS_OR_NOT,
     NUMBER_WORDS,
     OFTEN_NO_NUMBER,
+    ONE,
     OPPOSITES,
+    PARTS,
+    PHRASE_SYNONYMS,
     SCALES,
     SYNONYMS,
+    UNIT_SIZES,
     UNITS,
     word_set,
 )
@@ -35,8 +44,11 @@ _NUMERAL = re.compile(
     f"[{_NUMERALS}两]?[十百千][{_NUMERALS}十百零]*|[{_NUMERALS}两](?=[年月日天周次个名人岁小分秒元条章节页倍])"
 )
 _NUMERAL_PLACES = {"十": 10, "百": 100, "千": 1000}
+_DENYING_PREFIXES = word_set("un in im ir il dis non non-")
+LEAST_NEGATED = 5  # letters of a word that a prefix denies
 _SUFFIXES = ("ingly", "edly", "ings", "ing", "ies", "ied", "ed", "es", "ly", "s", "e")
 _A_DAY = "\0"  # follows a month that stands beside a number
+MOST_BY_ROUNDING = 0.05  # of a number that is rounded to two digits
 LEAST_STEM = 3
 LEAST_CONTENT = 2  # letters of a word with a meaning of its own
 LEAST_SHARED = 4  # letters that two words of one root share at least
@@ -48,10 +60,42 @@ _ENDINGS = word_set(
     "ization ship ication ications cation en em n t te ten et st ung ungen lich liche lichen isch ische ischen keit "
     "heit ig ige igen ieren iert ierung a as o os ée és ées ez ait aient era ront eur eurs elle elles"
 ) | {""}
+# What follows the shared letters of a place and of its people or things.
+_OF_PLACES = word_set("a e o y n an ean ian nian ese nese ish ic i er isch ische ischen ischer isches") | {""}
 _AGENT = re.compile(r"(?:er|or)s?$")
 _PATIENT = re.compile(r"ees?$")
 UMLAUTS = str.maketrans("äöü", "aou")
-_SPELLINGS = re.compile(r"\bper cent\b|\bpour cent\b|\bsquare (?:kilomet(?:er|re)s?|km)\b|\bsq km\b", re.IGNORECASE)
+_TENS = ["twenty", "thirty", "forty", "fifty", "sixty", "seventy", "eighty", "ninety"]
+_DIGITS = ["one", "two", "three", "four", "five", "six", "seven", "eight", "nine"]
+_FRACTIONS = {"½": 0.5, "¼": 0.25, "¾": 0.75, "⅓": 1 / 3, "⅔": 2 / 3}
+# Spellings of one thing in several words or signs. Each becomes the spelling that the lists have.
+_SPELLINGS = re.compile(
+    r"(?P<percent>\bper cent\b|\bpour cent\b)"
+    r"|(?P<area>\bsquare (?:kilomet(?:er|re)s?|km)\b|\bsq km\b|\bkm²)"
+    r"|\b(?P<hour>\d{1,2})(?:[:.](?P<minute>\d\d))? ?(?P<half>[ap])\.?m\b\.?"
+    r"|\b(?P<full_hour>\d{1,2}):00\b"
+    r"|(?P<ordinal>\d)(?:st|nd|rd|th)\b"
+    r"|(?:(?P<whole>\b\d{1,3}) ?)?(?P<fraction>[½¼¾⅓⅔])"
+    r"|(?<![\d/.,])(?:(?P<units>\d{1,3}) )?(?P<numerator>[1-9])/(?P<denominator>[2-9])(?![\d/])"
+    rf"|\b(?P<ten>{'|'.join(_TENS)})[- ](?P<digit>{'|'.join(_DIGITS)})\b"
+    r"|(?P<most>\b(?:no|not) (?:more|longer|higher|larger|later|greater|bigger|older) than\b"
+    r"|\b(?:not|never) (?:to )?exceed(?:s|ing)?\b)"
+    r"|\b(?P<verb>must|may|shall|should|can|could|do|does|did|is|are|was|were|be) ?not (?P<between>(?:[a-z]++ ){0,3})"
+    r"(?P<more>more|longer|higher|larger|later|greater|older) than\b"
+    r"|(?P<degrees>° ?[cf]\b)"
+    r"|(?P<least>\b(?:no|not) (?:less|fewer|shorter|lower|smaller|earlier|sooner|younger) than\b)",
+    re.IGNORECASE,
+)
+
+
+class Amount(NamedTuple):
+    """A number of units, in the smallest unit of the measure. `measure` is the number of the measure in `UNITS`."""
+
+    measure: int
+    size: float
+
+
+_PHRASE = re.compile(rf"\b(?:{'|'.join(sorted(PHRASE_SYNONYMS, key=len, reverse=True))})\b", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +104,7 @@ class Word:
 
     `lower` is the text in lower case. `stem` is the same for all forms of a word. `values` holds the possible values of
     a number; it is empty for other words. `name`: the word has a capital letter inside a sentence. `content`: the word
-    has a meaning of its own.
+    has a meaning of its own. `amounts` holds what a number and its unit measure together; both words have it.
     """
 
     text: str
@@ -69,43 +113,109 @@ class Word:
     values: frozenset[float] = frozenset()
     name: bool = False
     content: bool = True
+    amounts: frozenset["Amount"] = frozenset()
 
     @property
     def light(self) -> bool:
         """Return whether a sentence may add the word without saying anything else."""
-        return not self.values and (self.lower in LIGHT_WORDS or self.stem in _LIGHT_STEMS)
+        return not self.values and (self.is_light_noun or self.lower in LIGHT_WORDS or self.stem in _LIGHT_STEMS)
+
+    @property
+    def is_light_noun(self) -> bool:
+        """Return whether the word is a noun that a sentence may add, but that replaces no other noun."""
+        return self.lower in LIGHT_NOUNS or self.stem in _LIGHT_NOUN_STEMS
 
 
 def words_of(sentence: str) -> list[Word]:
     """Return the words of a sentence in order."""
     text = unicodedata.normalize("NFC", sentence).replace("n't", " not").replace("n’t", " not")
+    text = _PHRASE.sub(lambda match: PHRASE_SYNONYMS[match[0].casefold()], text)
     text = readable(_SPELLINGS.sub(_one_spelling, _NUMERAL.sub(_in_digits, text)))
     matches = list(_TOKEN.finditer(text))
     words = []
     lower = {match[0].casefold() for match in matches}
-    german = len(lower & GERMAN_WORDS) > 1 and lower.isdisjoint(("the", "of"))
+    language = _language_of(lower)
     for index, match in enumerate(matches):
         following = matches[index + 1][0].casefold() if index + 1 < len(matches) else ""
         if match[0].istitle() and match[0].casefold() in MONTHS_OR_NOT:
             dated = following[:1].isdigit() or (index > 0 and matches[index - 1][0][0].isdigit())
             following = _A_DAY if dated else following
         initial = not index or bool(re.search(r"[.:!?•*\"“|(\[]\s*$", text[max(0, match.start() - 4) : match.start()]))
-        words.append(_word(match[0], following, initial=initial, german=german))
-    return words
+        words.append(_word(match[0], following, initial=initial, language=language))
+    return _with_amounts(words)
+
+
+def _language_of(lower: Set[str]) -> str:
+    """Return the language of function words that the words in lower case have; empty for English and all others."""
+    counts = {language: len(lower & words) for language, words in FUNCTION_WORDS_BY_LANGUAGE.items()}
+    best = max(counts, key=lambda language: counts[language])
+    return best if counts[best] >= max(LEAST_FUNCTION_WORDS, len(lower & FUNCTION_WORDS) + 1) else ""
+
+
+def _with_amounts(words: Sequence[Word]) -> list[Word]:
+    """Return the words, with the amounts of the numbers and units that stand together."""
+    measured = list(words)
+    for at, word in enumerate(words):
+        following = words[at + 1] if at + 1 < len(words) else None
+        if following is not None and following.lower in PARTS and (word.values or word.lower in ONE):
+            share = next(iter(word.values), 1.0) * PARTS[following.lower]
+            measured[at + 1] = replace(following, amounts=frozenset({Amount(UNITS["%"][0], round(share))}))
+        if following is None or UNITS.get(following.lower, ("", ""))[1] not in UNIT_SIZES:
+            continue
+        measure, unit = UNITS[following.lower]
+        values = word.values or ({1.0} if word.lower in ONE else set())
+        if at and word.lower in ONE and words[at - 1].lower == "half":
+            values = {0.5}
+            half = replace(words[at - 1], amounts=frozenset({Amount(measure, 0.5 * UNIT_SIZES[unit])}))
+            measured[at - 1] = half
+        if amounts := frozenset(Amount(measure, round(value * UNIT_SIZES[unit], 6)) for value in values):
+            measured[at] = replace(word, amounts=amounts) if word.values else word
+            measured[at + 1] = replace(following, amounts=amounts)
+    return measured
 
 
 @lru_cache(maxsize=65_536)
-def _word(text: str, following: str, *, initial: bool, german: bool) -> Word:
+def _word(text: str, following: str, *, initial: bool, language: str) -> Word:
     lower = text.casefold()
     values = _values(text, following)
-    capital = text[:1].isupper() and lower not in FUNCTION_WORDS and lower not in NUMBER_WORDS
+    function_words = FUNCTION_WORDS_BY_LANGUAGE.get(language, FUNCTION_WORDS)
+    capital = text[:1].isupper() and lower not in function_words and lower not in NUMBER_WORDS
     base = stem(text)
-    content = bool(values) or not (lower in FUNCTION_WORDS or (len(base) < LEAST_CONTENT and lower not in UNITS))
-    return Word(text, lower, base, values, capital and not initial and not german and len(text) > 1, content)
+    # A single capital letter is a name, as in “building C”.
+    lettered = len(base) < LEAST_CONTENT and text[0].isupper() and not initial and lower not in ("a", "i")
+    short = len(base) < LEAST_CONTENT and lower not in UNITS and not lettered
+    content = bool(values) or lettered or not (lower in function_words or short)
+    name = lettered or (capital and not initial and language != "de" and len(base) >= LEAST_CONTENT)
+    return Word(text, lower, base, values, name, content)
 
 
 def _one_spelling(match: re.Match[str]) -> str:
-    return "percent" if match[0].casefold().endswith("cent") else "km2"
+    """Return the spelling of the lists for a spelling of `_SPELLINGS`."""
+    match match.lastgroup:
+        case "percent":
+            return "percent"
+        case "area":
+            return "km2"
+        case "half":
+            hour = int(match["hour"]) % 12 + (12 if match["half"] in "pP" else 0)
+            minute = match["minute"] or ""
+            return f"{hour}:{minute}" if minute.strip("0") else str(hour)
+        case "fraction":
+            return f"{int(match['whole'] or 0) + _FRACTIONS[match['fraction']]:g}"
+        case "denominator":
+            return f"{int(match['units'] or 0) + int(match['numerator']) / int(match['denominator']):g}"
+        case "digit":
+            value = NUMBER_WORDS[match["ten"].casefold()] + _DIGITS.index(match["digit"].casefold()) + 1
+            return f"{value:g}"
+        case "more":
+            verb = match["verb"].casefold()
+            return f"{'may' if verb in ('must', 'shall', 'should') else verb} {match['between']}at most"
+        case "degrees":
+            return " celsius" if match[0][-1] in "cC" else " fahrenheit"
+        case "most" | "least" as bound:
+            return f"at {bound}"
+        case _:
+            return match["full_hour"] or match["ordinal"]
 
 
 def _in_digits(match: re.Match[str]) -> str:
@@ -151,11 +261,16 @@ def same_root(one: str, other: str) -> bool:
     one, other = one.translate(UMLAUTS), other.translate(UMLAUTS)
     if one == other:
         return True
-    shared = next((at for at, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), min(len(one), len(other)))
+    shared = _shared_letters(one, other)
     if shared >= LEAST_SHARED and one[shared:] in _ENDINGS and other[shared:] in _ENDINGS:
         return not ((_AGENT.search(one) and _PATIENT.search(other)) or (_PATIENT.search(one) and _AGENT.search(other)))
     # A German participle (ausleihen, ausgeliehen), or a verb whose vowel changes.
     return "ge" in one + other and _consonants(one) == _consonants(other) != ""
+
+
+def _shared_letters(one: str, other: str) -> int:
+    """Return the number of letters with which both words begin."""
+    return next((at for at, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), min(len(one), len(other)))
 
 
 def _consonants(word: str) -> str:
@@ -200,7 +315,13 @@ def same_number(word: Word, source: Word, *, approximately: bool) -> bool:
 
     With `approximately`, numbers that differ by at most 5 % are the same.
     """
-    return not word.values.isdisjoint(source.values) or any(
+    if not word.amounts.isdisjoint(source.amounts):
+        return True
+    if word.text.isalpha() and source.text.isalpha() and (word.lower in MONTHS) != (source.lower in MONTHS):
+        return False
+    if not word.values.isdisjoint(source.values):
+        return True
+    return any(
         (approximately and abs(value - source_value) <= 0.05 * abs(source_value)) or _is_rounded(value, source_value)
         for value, source_value in product(word.values, source.values)
     )
@@ -208,24 +329,43 @@ def same_number(word: Word, source: Word, *, approximately: bool) -> bool:
 
 def _is_rounded(one: float, other: float) -> bool:
     """Return whether `one` is `other` rounded to at least two significant digits."""
-    if not one or not other or one == other:
+    if not one or not other or one == other or abs(one - other) > MOST_BY_ROUNDING * abs(other):
         return False
     digits = len(f"{one:g}".replace(".", "").replace("-", "").split("e")[0].rstrip("0"))
     return digits > 1 and float(f"{other:.{digits}g}") == one
+
+
+def same_origin(one: Word, other: Word) -> bool:
+    """Return whether two words with capital letters are a place and what comes from it, as “Asia” and “Asian”."""
+    if not (one.text[0].isupper() and other.text[0].isupper()):
+        return False
+    shared = _shared_letters(one.lower, other.lower)
+    return (
+        shared >= LEAST_SHARED and one.lower[shared:] in _OF_PLACES and other.lower[shared:] in _OF_PLACES
+    ) or are_synonyms(one, other)
 
 
 def are_opposites(one: Word, other: Word) -> bool:
     """Return whether one word means the opposite of the other."""
     if one.stem == other.stem:
         return (one.lower, other.lower) in _OPPOSITES
+    short, long = sorted((one.lower, other.lower), key=len)
+    if len(short) >= LEAST_NEGATED and long.endswith(short) and long.removesuffix(short) in _DENYING_PREFIXES:
+        return True
     return (one.lower, other.lower) in _OPPOSITES or (one.stem, other.stem) in _OPPOSITES
 
 
 def are_synonyms(one: Word, other: Word) -> bool:
     """Return whether the lists have the words as names of one thing."""
-    return not _SYNONYMS.get(one.stem, frozenset()).isdisjoint(_SYNONYMS.get(other.stem, ()))
+    return not synonym_lines(one).isdisjoint(synonym_lines(other))
 
 
+def synonym_lines(word: Word) -> frozenset[int]:
+    """Return the lines of `SYNONYMS` that have a form of the word."""
+    return _SYNONYMS.get(word.stem, _NO_LINES)
+
+
+_LIGHT_NOUN_STEMS = frozenset(stem(word) for word in LIGHT_NOUNS)
 _LIGHT_STEMS = frozenset(stem(word) for word in LIGHT_WORDS)
 _OPPOSITES = {
     each
@@ -233,6 +373,7 @@ _OPPOSITES = {
     for each in ((one, other), (other, one), (stem(one), stem(other)), (stem(other), stem(one)))
     if each[0] != each[1]
 }
+_NO_LINES: frozenset[int] = frozenset()
 _SYNONYMS: dict[str, frozenset[int]] = {}
 for _line, _names in enumerate(SYNONYMS):
     for _stem in {stem(name) for name in _names}:
