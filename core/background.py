@@ -161,7 +161,7 @@ async def ended_early(work: Callable[[threading.Event], Coroutine[Any, Any, Resu
     """Return the result of the coroutine of `work`.
 
     If the caller is cancelled, the event that `work` got is set. The cancellation goes on when the coroutine has ended,
-    so that nothing of it runs beside what the caller does next.
+    so that nothing of it runs beside what the caller does next. Its error is dropped then.
     """
     abandoned = threading.Event()
     task = asyncio.create_task(work(abandoned))
@@ -169,7 +169,11 @@ async def ended_early(work: Callable[[threading.Event], Coroutine[Any, Any, Resu
         return await asyncio.shield(task)
     except asyncio.CancelledError:
         abandoned.set()
-        await asyncio.wait([task])
+        while not task.done():
+            with suppress(asyncio.CancelledError):  # daphne cancels a request of a lost client every second
+                await asyncio.wait([task])
+        if not task.cancelled():
+            task.exception()  # asyncio logs an error that nobody has asked for
         raise
 
 

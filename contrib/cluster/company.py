@@ -6,6 +6,7 @@ import socket
 import ssl
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from urllib.error import URLError
 from urllib.request import Request, urlopen
@@ -201,10 +202,10 @@ class Company:
 
     def _services_answer(self) -> None:
         for name, port in (("RabbitMQ", self.broker.port), ("the bucket", self.bucket.port)):
-            self.until(lambda port=port: _listens(port), f"{name} answers")  # type: ignore[misc]
+            self.until(partial(_listens, port), f"{name} answers")
         self.until(lambda: _pings(self.redis.port), "Valkey answers")
         for port in (self.pgbouncer.port, *(wire.port for wire in self.wires.values())):
-            self.until(lambda port=port: _listens(port), f"something answers at port {port}")  # type: ignore[misc]
+            self.until(partial(_listens, port), f"something answers at port {port}")
 
     def _fill(self) -> None:
         endpoint = f"http://127.0.0.1:{self.bucket.port}"
