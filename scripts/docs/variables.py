@@ -41,7 +41,7 @@ SECTIONS: dict[str, tuple[EnvironmentVariable, ...]] = {
     "Keys": (
         EnvironmentVariable(
             ("SECRET_KEY",),
-            "signs sessions. Whoever replaces it adds the old one to `ENCRYPTION_KEYS`",
+            "signs sessions. [Security](security.md#rotate-a-key) says how to replace it",
             "generated, in `DATA_DIR`",
         ),
         EnvironmentVariable(

@@ -1,0 +1,71 @@
+"""`manage.py rotate_secrets`: afterwards the new key alone reads every stored secret."""
+
+from io import StringIO
+
+import pytest
+from allauth.mfa.models import Authenticator
+from django.apps import apps
+from django.core.management import CommandError, call_command
+from pytest_django.fixtures import Settings
+
+from accounts.models import User
+from config.secret_rotation import rotate_secrets
+from core.crypto import EncryptedTextField, decrypt, encrypt
+from llm.models import Provider, ToolServer, WebSearch
+
+OLD, NEW = "the old key " * 5, "the new key " * 5
+SECRET = "secret-of-a-service"
+
+pytestmark = pytest.mark.django_db
+
+
+def secrets_of(model: type[Provider] | type[WebSearch] | type[ToolServer]) -> set[str]:
+    return set(model.objects.values_list("api_key", flat=True))
+
+
+@pytest.fixture
+def stored_under_the_old_key(settings: Settings, user: User) -> Authenticator:
+    settings.ENCRYPTION_KEYS = [OLD]
+    for number in range(3):
+        Provider.objects.create(name=f"rotated {number}", base_url="http://127.0.0.1:9/v1", api_key=SECRET)
+    data = {"seed": encrypt(SECRET), "migrated_codes": [encrypt("one"), encrypt("two")], "used_mask": 5}
+    return Authenticator.objects.create(user=user, type="recovery_codes", data=data)
+
+
+def test_the_new_key_alone_reads_everything_afterwards(
+    stored_under_the_old_key: Authenticator, settings: Settings
+) -> None:
+    before = {model: secrets_of(model) for model in (Provider, WebSearch, ToolServer)}
+    settings.ENCRYPTION_KEYS = [NEW, OLD]
+    list(rotate_secrets())
+    settings.ENCRYPTION_KEYS = [NEW]
+    assert {model: secrets_of(model) for model in before} == before
+    assert SECRET in secrets_of(Provider)
+    stored_under_the_old_key.refresh_from_db()
+    data = stored_under_the_old_key.data
+    assert decrypt(data["seed"]) == SECRET
+    assert [decrypt(code) for code in data["migrated_codes"]] == ["one", "two"]
+    assert data["used_mask"] == 5
+
+
+def test_a_secret_that_no_key_reads_stays_and_the_command_says_so(
+    stored_under_the_old_key: Authenticator, settings: Settings
+) -> None:
+    settings.ENCRYPTION_KEYS = [NEW]
+    output = StringIO()
+    with pytest.raises(CommandError, match="Keep the old keys"):
+        call_command("rotate_secrets", stdout=output)
+    assert "that no key can decrypt" in output.getvalue()
+    settings.ENCRYPTION_KEYS = [OLD]
+    assert SECRET in secrets_of(Provider)
+    stored_under_the_old_key.refresh_from_db()
+    assert decrypt(stored_under_the_old_key.data["seed"]) == SECRET
+
+
+def test_every_encrypted_column_of_the_product_is_visited() -> None:
+    columns = [
+        str(model._meta.verbose_name)
+        for model in apps.get_models()
+        if any(isinstance(field, EncryptedTextField) for field in model._meta.concrete_fields)
+    ]
+    assert [figures.name for figures in rotate_secrets()] == [*columns, "second factor"]
