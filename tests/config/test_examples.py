@@ -23,6 +23,7 @@ from tests.product import ROOT, WAIT, Product, die_with_parent, free_port, until
 pytestmark = pytest.mark.product
 
 CODE = re.compile(r"<pre[^>]*><code>(.*?)</code></pre>", re.DOTALL)
+PYTHON = re.compile(r"^```python\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 PLACEHOLDER = "gh_your-token"
 
 
@@ -61,6 +62,12 @@ def test_the_shell_gets_events_and_an_answer(shown: dict[str, str], person: Pers
 
 def test_openais_client_for_python_works_as_shown(shown: dict[str, str], person: Person, tmp_path: Path) -> None:
     assert run(of_person(shown["python"], person), sys.executable, "-", directory=tmp_path).strip()
+
+
+@pytest.mark.parametrize("block", PYTHON.findall((ROOT / "docs/api/openai.md").read_text()))
+def test_the_programs_of_the_guide_work_as_shown(block: str, product: Product, person: Person, tmp_path: Path) -> None:
+    program = of_person(block, person).replace("http://127.0.0.1:8000", product.url)
+    assert run(program, sys.executable, "-", directory=tmp_path).strip()
 
 
 @pytest.mark.skipif(
