@@ -4,10 +4,10 @@ The paths are `/api/v1/turns/<id>/approvals/` and `/api/v1/conversations/<id>/pe
 serializers are part of the API's documentation.
 """
 
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from django.db.models import QuerySet
-from drf_spectacular.utils import extend_schema
+from drf_spectacular.utils import extend_schema, extend_schema_field
 from rest_framework import generics, serializers, status
 from rest_framework.request import Request
 from rest_framework.response import Response
@@ -19,6 +19,20 @@ from chat.models.conversation_state import visible_conversation, visible_turn
 from chat.turns.services import decide_call, forget_permission
 from core.api.fields import Strict, valid
 from core.api.pagination import OldestFirst
+from core.sentences import Sentence
+from llm.types.forms import MAX_FIELDS
+
+
+@extend_schema_field({"type": "object", "additionalProperties": {}, "maxProperties": MAX_FIELDS})
+class FormContentField(serializers.DictField):
+    """The values of a form. `llm.types.forms.checked_content` checks them against its fields."""
+
+    def to_internal_value(self, data: Any) -> dict[str, Any]:
+        if isinstance(data, dict) and len(data) > MAX_FIELDS:
+            message = Sentence("Send at most {most} values, one for each field of the form.", most=MAX_FIELDS)
+            raise serializers.ValidationError(str(message))
+        content: dict[str, Any] = super().to_internal_value(data)
+        return content
 
 
 class ApprovalSerializer(Strict):
@@ -28,9 +42,7 @@ class ApprovalSerializer(Strict):
         default=False,
         help_text="Remember the decision for this conversation: for the host of an address, otherwise for the tool.",
     )
-    content = serializers.DictField(
-        default=dict, help_text="The values of the call's `form`, by the names of its fields, if it has one."
-    )
+    content = FormContentField(default=dict, help_text="Only if the call has a `form`: its values, by field name.")
 
 
 class PermissionSerializer(serializers.ModelSerializer[ToolPermission]):

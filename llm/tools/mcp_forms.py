@@ -10,9 +10,8 @@ from mcp_types import ElicitRequestFormParams, ElicitRequestURLParams, ElicitRes
 
 from core.net.url_safety import is_http
 from core.text import clean
-from llm.types.forms import FieldKind, FormAnswer, FormChoice, FormField, ToolQuestion
+from llm.types.forms import MAX_FIELDS, FieldKind, FormAnswer, FormChoice, FormField, ToolQuestion
 
-MAX_FIELDS = 30
 MAX_CHOICES = 200
 MAX_MESSAGE = 4_000  # characters
 MAX_LABEL = 500  # characters of a title, a description or a choice

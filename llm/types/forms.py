@@ -3,6 +3,7 @@
 A form has fields of text, numbers, yes or no, and choices. It is stored with the call that asks, as JSON.
 """
 
+import math
 import re
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
@@ -13,6 +14,7 @@ from core.json_types import JsonObject
 from core.sentences import Sentence
 
 FieldKind = Literal["text", "number", "integer", "boolean", "choice", "choices"]
+MAX_FIELDS = 30
 MAX_ANSWER = 10_000  # characters of one text
 _NUMBER = re.compile(r"[+-]?\d{1,30}(?:\.\d{1,30})?")
 
@@ -103,7 +105,7 @@ def _value(field: FormField, value: Any) -> str | int | float | bool | list[str]
 def _number(field: FormField, value: Any) -> int | float:
     if isinstance(value, str) and _NUMBER.fullmatch(value.strip()):
         value = float(value)
-    if isinstance(value, bool) or not isinstance(value, int | float):
+    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
         raise _bad(field)
     if field["kind"] == "integer":
         if value != int(value):

@@ -113,6 +113,8 @@ def test_a_tool_asks_with_a_form_and_gets_the_answer(counting: Counting, strange
     assert stranger.caller.post(path, body, expect=404)["code"] == "not_found"
     refused = counting.person.caller.post(path, {**body, "content": {}}, expect=400)
     assert refused["code"] == "bad_form" and "Name" in refused["detail"]
+    flooded = counting.person.caller.post(path, {**body, "content": {str(n): "x" for n in range(31)}}, expect=400)
+    assert flooded["code"] == "invalid" and "at most 30" in flooded["detail"]
     counting.person.caller.post(path, body, expect=202)
     ended = counting.person.caller.ended(turn)
     assert counting.results(ended) == ["Hello Ada."]

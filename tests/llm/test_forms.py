@@ -93,10 +93,12 @@ def test_what_is_not_filled_in_is_left_out() -> None:
         {"name": "Ada", "count": 2.5},
         {"name": "Ada", "count": 10},
         {"name": "Ada", "price": True},
+        {"name": "Ada", "count": float("inf")},
+        {"name": "Ada", "price": float("nan")},
         {"name": "Ada", "size": "m"},
         {"name": "Ada", "extras": ["nuts", "gold"]},
     ],
-    ids=range(10),
+    ids=range(12),
 )
 def test_a_value_that_a_field_does_not_take_is_refused(values: dict[str, Any]) -> None:
     with pytest.raises(ProductError) as error:
