@@ -124,7 +124,7 @@ def test_an_answer_and_its_turn_say_what_they_cost_and_the_panel_in_words(person
     assert in_words(totals(ModelCall.objects.filter(turn=turn["id"]))) == words
     client = Client()
     client.force_login(person.user)
-    assert "· $0.0040" in client.get(f"/c/{turn['conversation']}/").content.decode()
+    assert "· &lt; $0.01" in client.get(f"/c/{turn['conversation']}/").content.decode()
     panel = client.get(f"/turns/{turn['id']}/report/").content.decode()
     assert words in panel and "The whole conversation so far" in panel
 
