@@ -74,4 +74,5 @@ def render_all() -> None:
         used = int(usage.ru_utime + usage.ru_stime)
         resource.setrlimit(resource.RLIMIT_CPU, (used + 1 + SECONDS, resource.RLIM_INFINITY))  # whole seconds
         render(text(name, MAX_CHARACTERS), SOURCES)
+    resource.setrlimit(resource.RLIMIT_CPU, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))  # the end is no text
     print("all", flush=True)  # noqa: T201 - as above

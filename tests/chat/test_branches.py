@@ -277,8 +277,14 @@ def test_only_questions_are_edited_and_not_to_nothing(caller: Caller) -> None:
 def test_somebody_elses_tree_does_not_exist(caller: Caller, stranger: Person) -> None:
     turn = ask_and_wait(caller, caller.conversation(), "Mine.", "A.")
     path = f"messages/{turn['user_message']}/"
-    for action in ("edit", "choose", "continue", "shorten", "feedback"):
-        body = {"text": "x", "feedback": "good"}
+    bodies = {
+        "edit": {"text": "x"},
+        "choose": None,
+        "continue": None,
+        "shorten": None,
+        "feedback": {"feedback": "good"},
+    }
+    for action, body in bodies.items():
         assert stranger.caller.http.post(f"{path}{action}/", json=body).status_code == 404
     assert stranger.caller.http.delete(path).status_code == 404
     assert stranger.caller.http.get(f"{path}siblings/").status_code == 404
