@@ -120,7 +120,7 @@ def test_a_prompt_reads_alike_in_each_protocol() -> None:
             {"role": "assistant", "content": "I look.", "tool_calls": [{"id": "a", "function": {"name": "find"}}]},
             {"role": "tool", "tool_call_id": "a", "content": "Nothing"},
         ],
-        "tools": [{"type": "function", "function": {"name": "find"}}],
+        "tools": [{"type": "function", "function": {"name": "find", "description": "Finds."}}],
     }
     messages = {
         "system": [{"type": "text", "text": "Be kind."}],
@@ -140,7 +140,7 @@ def test_a_prompt_reads_alike_in_each_protocol() -> None:
                 ],
             },
         ],
-        "tools": [{"name": "find"}],
+        "tools": [{"name": "find", "description": "Finds."}, {"name": "earlier"}],
     }
     responses = {
         "instructions": "Be kind.",
@@ -152,7 +152,7 @@ def test_a_prompt_reads_alike_in_each_protocol() -> None:
             {"type": "function_call", "call_id": "a", "name": "find", "arguments": "{}"},
             {"type": "function_call_output", "call_id": "a", "output": "Nothing"},
         ],
-        "tools": [{"type": "function", "name": "find"}],
+        "tools": [{"type": "function", "name": "find", "description": "Finds."}],
     }
     read = of_completions(completions)
     assert [message.text for message in read.messages] == ["Be kind.", "Look", "Then search", "I look.", "Nothing"]

@@ -118,4 +118,9 @@ def _texts(content: Any) -> Iterator[str]:
 
 
 def _names(definitions: Any) -> tuple[str, ...]:
-    return tuple(str(each["name"]) for each in definitions if isinstance(each, Mapping) and "name" in each)
+    """Return the names of the tools that are offered.
+
+    A definition without a description offers none: Anthropic's API wants one for each call of the history.
+    """
+    offered = (each for each in definitions if isinstance(each, Mapping) and each.get("description"))
+    return tuple(str(each["name"]) for each in offered if "name" in each)
