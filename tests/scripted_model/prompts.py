@@ -27,6 +27,7 @@ class PromptMessage:
     text: str
     calls: tuple[ToolCall, ...] = ()
     answers: str | None = None
+    paused: bool = False  # an answer in which the model paused, and which it is to go on with
 
 
 @dataclass(frozen=True)
@@ -45,8 +46,12 @@ class Prompt:
     def current(self) -> int:
         """Return the index after the newest complete answer: the current turn begins there, or above it a text of the
         workspace."""
-        answers = [n for n, each in enumerate(self.messages) if each.role == "assistant" and not each.calls]
+        answers = [n for n, each in enumerate(self.messages) if _is_complete(each)]
         return answers[-1] + 1 if answers else 0
+
+
+def _is_complete(message: PromptMessage) -> bool:
+    return message.role == "assistant" and not message.calls and not message.paused
 
 
 def of_completions(body: Body) -> Prompt:
@@ -96,7 +101,8 @@ def _blocks(role: str, content: str | Sequence[Body]) -> Iterator[PromptMessage]
     if role == "assistant":
         text = "".join(str(block.get("text", "")) for block in blocks if block.get("type") == "text")
         calls = [ToolCall(str(block["id"]), str(block["name"])) for block in blocks if block.get("type") == "tool_use"]
-        yield PromptMessage(role, text, tuple(calls))
+        paused = bool(blocks) and blocks[-1].get("type") == "server_tool_use"
+        yield PromptMessage(role, text, tuple(calls), paused=paused)
         return
     for block in blocks:
         match block.get("type"):

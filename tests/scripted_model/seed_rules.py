@@ -40,9 +40,13 @@ def a_message_beside_the_system(prompt: Prompt) -> Iterator[str]:
 
 
 def the_newest_message_is_to_be_answered(prompt: Prompt) -> Iterator[str]:
-    """Window, guarantee 2, and Onyx, “Reminders”: the prompt ends with the request, a tool's result or a reminder."""
-    if prompt.messages and prompt.messages[-1].role not in ("user", "tool"):
-        yield f"the last message is of the role {prompt.messages[-1].role}"
+    """Window, guarantee 2, and Onyx, “Reminders”: the prompt ends with the request, a tool's result or a reminder.
+
+    An answer in which the model paused is sent back as it is.
+    """
+    last = prompt.messages[-1] if prompt.messages else None
+    if last is not None and last.role not in ("user", "tool") and not last.paused:
+        yield f"the last message is of the role {last.role}"
 
 
 def the_system_comes_first(prompt: Prompt) -> Iterator[str]:
