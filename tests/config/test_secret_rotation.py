@@ -24,11 +24,12 @@ def secrets_of(model: type[Provider] | type[WebSearch] | type[ToolServer]) -> se
 
 
 @pytest.fixture
-def stored_under_the_old_key(settings: Settings, user: User) -> Authenticator:
+def stored_under_the_old_key(settings: Settings) -> Authenticator:
     settings.ENCRYPTION_KEYS = [OLD]
     for number in range(3):
         Provider.objects.create(name=f"rotated {number}", base_url="http://127.0.0.1:9/v1", api_key=SECRET)
     data = {"seed": encrypt(SECRET), "migrated_codes": [encrypt("one"), encrypt("two")], "used_mask": 5}
+    user = User.objects.create_user("rotated")
     return Authenticator.objects.create(user=user, type="recovery_codes", data=data)
 
 
