@@ -90,6 +90,9 @@ def test_a_model_gets_what_was_written_and_the_report_names_the_versions(
     again = person.caller.get(f"turns/{turn['id']}/report/")  # whatever is sent now
     assert again["messages"] == report["messages"] and CLAUSE not in messages[-2]["content"]
     assert [message["text"] for message in again["messages"]][-2:] == [each["content"] for each in messages[-2:]]
+    broken = {sentence.partition(":")[0] for sentence in application.model.take_broken_rules()}
+    # These rules know the built-in words alone.
+    assert broken == {"citations_are_asked_for_after_a_search", "results_of_older_turns_are_stubs"}
 
 
 def test_a_stored_turn_is_planned_again_under_its_own_texts(
