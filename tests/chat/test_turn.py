@@ -212,6 +212,10 @@ def test_somebody_elses_rows_do_not_exist(caller: Caller, stranger: Person) -> N
                  f"messages/{turn['message']}/", f"turns/{turn['id']}/events/"):  # fmt: skip
         assert other.http.get(path).status_code == 404, path
     regenerate = f"messages/{turn['message']}/regenerate/"
-    for path in (f"conversations/{place}/turns/", f"turns/{turn['id']}/stop/", regenerate):
-        assert other.http.post(path, json={"text": "x"}).status_code == 404, path
+    for path, body in (
+        (f"conversations/{place}/turns/", {"text": "x"}),
+        (f"turns/{turn['id']}/stop/", None),
+        (regenerate, {}),
+    ):
+        assert other.http.post(path, json=body).status_code == 404, path
     assert other.get("conversations/")["results"] == []

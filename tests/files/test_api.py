@@ -129,8 +129,11 @@ def test_a_text_is_read_again_in_another_encoding(caller: Caller) -> None:
 
 def test_an_upload_without_a_file_or_with_an_empty_one_is_refused(caller: Caller) -> None:
     assert upload(caller, "empty.txt", b"", expect=400)["code"] == "empty_file"
-    response = caller.http.post("files/", files={"other": ("a.txt", b"a")})
+    response = caller.http.post("files/", data={})
     assert (response.status_code, response.json()["code"]) == (400, "no_file")
+    response = caller.http.post("files/", files={"other": ("a.txt", b"a")})
+    assert (response.status_code, response.json()["code"]) == (400, "invalid")
+    assert "other" in response.json()["detail"]
 
 
 def test_a_deleted_file_is_gone(caller: Caller) -> None:
