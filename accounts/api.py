@@ -16,12 +16,12 @@ from accounts.access.login import needs_fresh, require_fresh
 from accounts.access.login_throttle import confirm
 from accounts.access.rights import rights_of
 from accounts.models import ApiToken, PeopleGroup, User
-from core.api.fields import Strict, valid
+from core.api.fields import StrictSerializer, validate
 from core.api.idempotency import ShownOnce
 from core.api.pagination import NewestFirst
 
 
-class MeSerializer(Strict, serializers.ModelSerializer[User]):
+class MeSerializer(StrictSerializer, serializers.ModelSerializer[User]):
     email = serializers.CharField(read_only=True, help_text="May be empty.")
 
     rights = serializers.SerializerMethodField(help_text="The rights that the person has through groups.")
@@ -77,7 +77,7 @@ class TokenSerializer(serializers.ModelSerializer[ApiToken]):
         }
 
 
-class AskForTokenSerializer(Strict, TokenSerializer):
+class AskForTokenSerializer(StrictSerializer, TokenSerializer):
     password = serializers.CharField(
         max_length=LONGEST_PASSWORD,
         required=False,
@@ -112,7 +112,7 @@ class MeView(ScopedView):
     scope = "admin"
     serializer_class: type[MeSerializer] = MeSerializer
 
-    def scope_needed(self) -> str | None:
+    def required_scope(self) -> str | None:
         """Return the scope of a change; every token may read its person."""
         return None if self.request.method in SAFE_METHODS else self.scope
 
@@ -149,7 +149,7 @@ class TokenViewSet(ScopedView, mixins.RetrieveModelMixin, mixins.ListModelMixin,
         in `left_out`.
         """
         asking = request.auth if isinstance(request.auth, ApiToken) else None
-        fields = valid(AskForTokenSerializer, request)
+        fields = validate(AskForTokenSerializer, request)
         if asking is None:
             if self.person.has_usable_password():
                 confirm(request, self.person, fields["password"])

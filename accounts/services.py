@@ -20,7 +20,7 @@ from accounts.access.rights import require
 from accounts.access.sessions import close_sockets, end, end_sessions, group_of_token, public_name
 from accounts.deletion import delete_unowned
 from accounts.models import AdminRecord, ApiToken, May, Session, User
-from core.audit.services import changed, record, stored
+from core.audit.services import field_changes, load_stored, record
 from core.errors import NotFound, ProductError, invalid_setting
 from core.permissions import has_right, require_right, require_store
 from core.sentences import Sentence
@@ -246,7 +246,7 @@ def save_user(*, user: AbstractUser, person: User) -> None:
     `access.delegation`).
     """
     require_store(user, person)
-    before = stored(person)
+    before = load_stored(person)
     if before is not None:
         require_rank(user, before)
     if person.is_superuser and not user.is_superuser:
@@ -263,7 +263,7 @@ def save_user(*, user: AbstractUser, person: User) -> None:
 
 def _record_person(user: AbstractUser, before: User | None, person: User) -> None:
     """Record the change under one act, the most important that applies: access, then rights, then other changes."""
-    changes = changed(before or User(), person)
+    changes = field_changes(before or User(), person)
     if before is None:
         action = "person.added" if person.has_usable_password() else "person.invited"
     elif before.is_active != person.is_active:
@@ -303,7 +303,7 @@ def set_rights(
 def _differing(
     name: str, before: Collection[Group] | Collection[Permission], after: Collection[Group] | Collection[Permission]
 ) -> dict[str, list[list[str]]]:
-    """Return the change in related rows by name, as `core.audit.services.changed` does. Empty without a change."""
+    """Return the change in related rows by name, like `core.audit.services.field_changes`. Empty without a change."""
     if set(before) == set(after):
         return {}
     return {name: [sorted(_name_of(each) for each in rows) for rows in (before, after)]}
@@ -317,12 +317,12 @@ def _name_of(row: Group | Permission) -> str:
 def save_group(*, user: AbstractUser, group: Group, permissions: Collection[Permission]) -> None:
     """Store a group with exactly these rights. Raises `right_not_held`."""
     require_store(user, group)
-    before = stored(group)
+    before = load_stored(group)
     permissions_before = set() if group._state.adding else set(group.permissions.all())
     require_held(user, set(permissions) ^ permissions_before)
     group.save()
     group.permissions.set(permissions)
-    changes = changed(before or Group(), group) | _differing("permissions", permissions_before, permissions)
+    changes = field_changes(before or Group(), group) | _differing("permissions", permissions_before, permissions)
     if before is None or changes:
         action = "group.added" if before is None else "group.changed"
         record(user=user, action=action, row=group, name=group.name, changes=changes)

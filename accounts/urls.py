@@ -5,7 +5,7 @@ from accounts.groups import views as group_views
 from accounts.mailing import views as mail_views
 from accounts.second_factors import views as factor_views
 from accounts.webhooks import views as webhook_views
-from core.permissions import signed_in
+from core.permissions import require_sign_in
 
 app_name = "settings"
 urlpatterns = [
@@ -35,4 +35,4 @@ urlpatterns = [
     path("sessions/end/", views.end_others, name="end_others"),
     path("sessions/<slug:pk>/end/", views.end_session, name="end_session"),
 ]
-urlpatterns = signed_in(urlpatterns)
+urlpatterns = require_sign_in(urlpatterns)

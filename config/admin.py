@@ -16,7 +16,7 @@ from chat.models import Conversation
 from config.help.guide import place_about
 from config.help.rendering import address_of
 from core import i18n
-from core.admin import acting
+from core.admin import acting_user
 from core.permissions import has_right
 from llm.models import Model
 from personas.admin import BudgetProfileAdmin
@@ -143,7 +143,7 @@ class ExplainedBudgetProfileAdmin(BudgetProfileAdmin):
     ) -> Any:
         profile = self.get_object(request, object_id) if object_id else None
         context = {**self._examples(profile or BudgetProfile()), **(extra_context or {})}
-        if has_right(acting(request), "view", Conversation):
+        if has_right(acting_user(request), "view", Conversation):
             query = {"profile": object_id or ""}
             context["trials_url"] = reverse("admin:personas_budgetprofile_conversations", query=query)
         return super().changeform_view(request, object_id, form_url, context)
@@ -169,7 +169,7 @@ class ExplainedBudgetProfileAdmin(BudgetProfileAdmin):
 
         The numbers come from the form. For a person who may only view, they come from the stored `?profile=`.
         """
-        if not (self.has_view_permission(request) and has_right(acting(request), "view", Conversation)):
+        if not (self.has_view_permission(request) and has_right(acting_user(request), "view", Conversation)):
             raise PermissionDenied
         if self.has_change_permission(request) or self.has_add_permission(request):
             form = self.get_form(request, None)(request.POST)
@@ -223,7 +223,7 @@ def navigation(request: HttpRequest) -> "list[NavigationGroup]":
             "active": False,
         },
     ]
-    if acting(request).is_superuser:
+    if acting_user(request).is_superuser:
         above.append(
             {"title": i18n.label(PLACES[3]), "icon": "checklist", "link": reverse("setup:start"), "active": False}
         )

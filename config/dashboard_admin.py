@@ -38,7 +38,7 @@ from chat.models import Import, Turn
 from chat.runs.services import open_runs
 from config.management.commands.doctor import findings
 from core import background, i18n
-from core.admin import acting
+from core.admin import acting_user
 from core.ids import id_at
 from core.permissions import has_right
 from files.models import File
@@ -76,7 +76,7 @@ class UsageRow:
 def dashboard(request: HttpRequest, context: Mapping[str, object]) -> Mapping[str, object]:
     """Return the context of the start page with our parts added. A part that the user may not see is None."""
     days = _days(request)
-    user = acting(request)
+    user = acting_user(request)
     parts = {
         "usage": _usage(days) if has_right(user, "view", ModelCall) else None,
         "turns": _turns(days) if has_right(user, "view", Turn) else None,
@@ -284,7 +284,7 @@ def _storage() -> Mapping[str, object]:
 
 def people_who_used_most(request: HttpRequest) -> HttpResponse:
     """Return the fragment of the most active people. It is separate, since its sums are slower than the page."""
-    if not has_right(acting(request), "view", ModelCall):
+    if not has_right(acting_user(request), "view", ModelCall):
         raise PermissionDenied
     days = _days(request)
     rows = [
@@ -296,7 +296,7 @@ def people_who_used_most(request: HttpRequest) -> HttpResponse:
 
 def doctor(request: HttpRequest) -> HttpResponse:
     """Return the fragment with the findings of `manage.py doctor`. “again” in the query repeats the checks."""
-    if not acting(request).is_superuser:
+    if not acting_user(request).is_superuser:
         raise PermissionDenied
     if "again" in request.GET:
         with suppress(RedisError, OSError):

@@ -15,9 +15,9 @@ bound_waits(settings.DATABASES["default"])
 
 import config.asgi  # noqa: E402, F401 - sets Django up for the server; no connection may be open before
 from config.http.server import CommandLine  # noqa: E402 - as above
-from core.background import leave  # noqa: E402 - as above
+from core.background import exit_process  # noqa: E402 - as above
 
 if __name__ == "__main__":
     settings.MEDIA_ROOT.mkdir(mode=0o700, parents=True, exist_ok=True)  # uploads to a bucket wait there, too
     CommandLine().run([*sys.argv[1:], "config.asgi:application"])
-    leave(0)
+    exit_process(0)

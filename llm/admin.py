@@ -23,8 +23,8 @@ from django.views.decorators.debug import sensitive_post_parameters
 from unfold.widgets import UnfoldAdminTextInputWidget
 
 from core import i18n
-from core.admin import Confirmation, OneActiveAdmin, RowAdmin, acting, button, confirmed, display
-from core.crypto import state_of
+from core.admin import Confirmation, OneActiveAdmin, RowAdmin, acting_user, button, confirmation_button, display
+from core.crypto import secret_state
 from core.errors import ModelError, ProductError
 from core.sentences import Sentence
 from llm import learning, model_facts, services
@@ -57,7 +57,7 @@ class KeyedAdmin(RowAdmin):
         general = (None, {"fields": [name for name in self.general if obj or name not in self.readonly_fields]})
         if obj and not self.has_change_permission(request, obj):
             return (general, (_("Secret"), {"fields": ("key_state",)}))
-        removable = ("clear_api_key",) if obj and state_of(obj.api_key) != "none" else ()
+        removable = ("clear_api_key",) if obj and secret_state(obj.api_key) != "none" else ()
         return (general, (_("Secret"), {"fields": ("new_api_key", *removable)}))
 
     @method_decorator(sensitive_post_parameters("new_api_key"))
@@ -66,7 +66,7 @@ class KeyedAdmin(RowAdmin):
 
     @display(description="Secret", label={"stored": "success", "lost": "danger", "none": "info"})
     def key_state(self, row: Any) -> str:
-        return state_of(row.api_key)
+        return secret_state(row.api_key)
 
 
 @admin.register(Provider)
@@ -90,7 +90,7 @@ class ProviderAdmin(KeyedAdmin):
         return (*fieldsets, (_("Models"), {"fields": ("models_of_it",)})) if obj else fieldsets
 
     def save_model(self, request: HttpRequest, obj: Any, form: Any, change: Any) -> None:
-        services.store_provider(user=acting(request), provider=obj, api_key=form.api_key)
+        services.store_provider(user=acting_user(request), provider=obj, api_key=form.api_key)
 
     def response_add(self, request: HttpRequest, obj: Any, post_url_continue: Any = None) -> HttpResponse:
         return self._what_next(request, obj) or super().response_add(request, obj, post_url_continue)
@@ -115,7 +115,7 @@ class ProviderAdmin(KeyedAdmin):
 
     @display(description="API key", label={"stored": "success", "lost": "danger", "none": "warning"})
     def key_state(self, provider: Provider) -> str:
-        return state_of(provider.api_key)
+        return secret_state(provider.api_key)
 
     @display(description="Models", ordering="number_of_models")
     def model_count(self, provider: Provider) -> SafeString:
@@ -174,7 +174,7 @@ class ProviderAdmin(KeyedAdmin):
             raise PermissionDenied
         names = request.POST.getlist("model")
         for name in names:
-            services.save_model(user=acting(request), provider=provider, name=name)
+            services.save_model(user=acting_user(request), provider=provider, name=name)
         if names:
             added = ", ".join(names)
             self.message_user(request, Sentence("Added {added}.", added=added))
@@ -338,7 +338,7 @@ class ModelRowAdmin(RowAdmin):
 
     def save_model(self, request: HttpRequest, obj: Any, form: Any, change: Any) -> None:
         left_empty = form.left_empty
-        services.store_model(user=acting(request), model=obj, typed=form.typed, left_empty=left_empty)
+        services.store_model(user=acting_user(request), model=obj, typed=form.typed, left_empty=left_empty)
         if not change and model_facts.read(obj.provider, names=[obj.name], trying=True):
             obj.refresh_from_db()
         filled = services.select_values(services.known_of(obj), left_empty)
@@ -454,7 +454,7 @@ class ModelRowAdmin(RowAdmin):
     def is_default(self, model: Model) -> str | None:
         return "default" if model.default else None
 
-    @confirmed(
+    @confirmation_button(
         "Make default",
         icon="check_circle",
         ask="Make this the workspace's default model?",
@@ -462,10 +462,10 @@ class ModelRowAdmin(RowAdmin):
     )
     def make_default(self, request: HttpRequest, form: Confirmation, object_id: str) -> HttpResponse:
         model = self.row(request, object_id)
-        services.set_default_model(user=acting(request), model=model)
+        services.set_default_model(user=acting_user(request), model=model)
         return self.back(request, model, Sentence("{model} is now the default model.", model=model))
 
-    @confirmed(
+    @confirmation_button(
         "Take what was found",
         icon="sync",
         ask="Use what the provider said of this model?",
@@ -473,10 +473,10 @@ class ModelRowAdmin(RowAdmin):
     )
     def take_found(self, request: HttpRequest, form: Confirmation, object_id: str) -> HttpResponse:
         model = self.row(request, object_id)
-        model_facts.take_found(user=acting(request), model=model)
+        model_facts.take_found(user=acting_user(request), model=model)
         return self.back(request, model, Sentence("{model} is now as its provider says.", model=model))
 
-    @confirmed(
+    @confirmation_button(
         "Test reading",
         icon="network_check",
         ask="Ask this model for a word from the beginning of a long prompt?",
@@ -491,7 +491,7 @@ class ModelRowAdmin(RowAdmin):
             return self.back(request, model, error.sentence.about(model), messages.ERROR)
         return self.back(request, model, f"{model}: {result.words}", result.level)
 
-    @confirmed(
+    @confirmation_button(
         "Forget",
         icon="restart_alt",
         ask="Forget what was learnt of this model?",
@@ -501,7 +501,7 @@ class ModelRowAdmin(RowAdmin):
     )
     def forget_learnt(self, request: HttpRequest, form: Confirmation, object_id: str) -> HttpResponse:
         model = self.row(request, object_id)
-        learning.forget_learnt(user=acting(request), model=model)
+        learning.forget_learnt(user=acting_user(request), model=model)
         return self.back(request, model, Sentence("The learnt facts of {model} are forgotten.", model=model))
 
 
@@ -517,7 +517,7 @@ class WebSearchAdmin(OneActiveAdmin, KeyedAdmin):  # type: ignore[misc]  # Unfol
     readonly_fields = ("key_state", "state")
 
     def save_model(self, request: HttpRequest, obj: Any, form: Any, change: Any) -> None:
-        tools.store_web_search(user=acting(request), web_search=obj, api_key=form.api_key)
+        tools.store_web_search(user=acting_user(request), web_search=obj, api_key=form.api_key)
 
     @display(description="Address")
     def address(self, web_search: WebSearch) -> str:
@@ -526,7 +526,7 @@ class WebSearchAdmin(OneActiveAdmin, KeyedAdmin):  # type: ignore[misc]  # Unfol
     def store_active(self, user: AbstractUser, row: Any, *, active: bool) -> None:
         tools.use_web_search(user=user, web_search=row, active=active)
 
-    @confirmed(
+    @confirmation_button(
         "Try a search",
         icon="network_check",
         ask="Search the web with this service now?",
@@ -544,7 +544,7 @@ class WebSearchAdmin(OneActiveAdmin, KeyedAdmin):  # type: ignore[misc]  # Unfol
             Sentence("{web_search} answers: {found} results.", web_search=web_search, found=results),
         )
 
-    @confirmed(
+    @confirmation_button(
         "Search with this",
         icon="check_circle",
         ask="Search the web with this service?",
@@ -558,7 +558,7 @@ class WebSearchAdmin(OneActiveAdmin, KeyedAdmin):  # type: ignore[misc]  # Unfol
             done=lambda row: Sentence("Answers now search the web with {web_search}.", web_search=row),
         )
 
-    @confirmed(
+    @confirmation_button(
         "Stop searching",
         icon="block",
         ask="Stop searching the web with this service?",
@@ -585,7 +585,7 @@ class WebAccessAdmin(RowAdmin):
         return super().has_add_permission(request) and not WebAccess.objects.exists()
 
     def save_model(self, request: HttpRequest, obj: Any, form: Any, change: Any) -> None:
-        tools.store_web_access(user=acting(request), web_access=obj)
+        tools.store_web_access(user=acting_user(request), web_access=obj)
 
 
 @admin.register(ToolServer)
@@ -603,13 +603,13 @@ class ToolServerAdmin(KeyedAdmin):
         return (*super().get_fieldsets(request, obj), *([(_("Tools"), {"fields": ("listed",)})] if obj else []))
 
     def has_add_permission(self, request: HttpRequest) -> bool:
-        return acting(request).is_superuser
+        return acting_user(request).is_superuser
 
     def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        return acting(request).is_superuser
+        return acting_user(request).is_superuser
 
     def save_model(self, request: HttpRequest, obj: Any, form: Any, change: Any) -> None:
-        tools.store_tool_server(user=acting(request), tool_server=obj, api_key=form.api_key)
+        tools.store_tool_server(user=acting_user(request), tool_server=obj, api_key=form.api_key)
 
     @display(description="Address")
     def address(self, tool_server: ToolServer) -> str:
@@ -620,7 +620,7 @@ class ToolServerAdmin(KeyedAdmin):
         listing = tools.last_listing(tool_server)
         return render_to_string("admin/llm/tool_server/listed.html", {"listing": listing})
 
-    @confirmed(
+    @confirmation_button(
         "List its tools",
         icon="build",
         ask="Ask this server for its tools now?",

@@ -11,8 +11,8 @@ from unfold.widgets import (
     UnfoldBooleanSwitchWidget,
 )
 
-from core.admin import Boxes
-from core.crypto import KEY_LOST, state_of
+from core.admin import CheckboxColumns
+from core.crypto import KEY_LOST, secret_state
 from core.net.url_safety import is_http, origin
 from llm.models import Effort, Model, Provider, ToolServer, WebSearch
 from llm.providers import DEFAULT_BASE_URLS
@@ -44,7 +44,7 @@ class ProviderForm(forms.ModelForm[Provider]):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        state = state_of(self.instance.api_key)
+        state = secret_state(self.instance.api_key)
         self._had_key = state != "none"
         self._before = _origin(self.instance.kind, self.instance.base_url)
         if "new_api_key" in self.fields:  # missing for users who may only view
@@ -139,7 +139,7 @@ class ModelForm(forms.ModelForm[Model]):
             old = self.fields["efforts"]
             self.fields["efforts"] = forms.MultipleChoiceField(
                 choices=Effort.choices, label=old.label, help_text=old.help_text, required=False,
-                widget=Boxes(),
+                widget=CheckboxColumns(),
             )  # fmt: skip
         if self.instance._state.adding and window is not None:
             self._ask_for_new()

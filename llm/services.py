@@ -22,7 +22,7 @@ from django.core.exceptions import ValidationError
 from django.db import transaction
 from django.utils import timezone
 
-from core.audit.services import record, record_saved, stored
+from core.audit.services import load_stored, record, record_saved
 from core.background import on_database
 from core.errors import ModelError, ProductError, invalid_setting
 from core.locks import lock
@@ -283,7 +283,7 @@ def store_provider(*, user: AbstractUser, provider: Provider, api_key: str | Non
     require_store(user, provider)
     if api_key is not None:
         provider.api_key = api_key
-    before = stored(provider)
+    before = load_stored(provider)
     provider.save()
     record_saved(user=user, kind="provider", row=provider, before=before, name=provider.name)
 
@@ -311,7 +311,7 @@ def store_model(
     if "max_images" in typed:
         clear_learnt_images(model)
     filled = fill_from_known(model, left_empty)
-    before = stored(model)
+    before = load_stored(model)
     model.save()
     record_saved(user=user, kind="model", row=model, before=before, name=str(model))
     return filled
@@ -484,7 +484,7 @@ def save_model(
     model.set_by_hand = sorted({*model.set_by_hand, *typed})
     model.enabled = True
     _check(model)
-    before = stored(model)
+    before = load_stored(model)
     model.save()
     record_saved(user=user, kind="model", row=model, before=before, name=str(model))
     return model

@@ -23,8 +23,17 @@ from django.utils.translation import ngettext
 from unfold.admin import TabularInline
 
 from accounts.models import User
-from core.admin import Boxes, Confirmation, RowAdmin, acting, button, confirmed, display, go
-from core.admin_choices import WithChosenRows
+from core.admin import (
+    CheckboxColumns,
+    Confirmation,
+    RowAdmin,
+    acting_user,
+    button,
+    confirmation_button,
+    display,
+    htmx_redirect,
+)
+from core.admin_choices import RowSelectMixin
 from core.permissions import has_right
 from core.sentences import Sentence
 from llm.models import Model
@@ -38,7 +47,7 @@ WORDS = re.compile(r"\s+|\w+|[^\w\s]")
 
 
 def person(request: HttpRequest) -> User:
-    return cast("User", acting(request))
+    return cast("User", acting_user(request))
 
 
 @display(description="Tokens")
@@ -56,7 +65,7 @@ def _without_links(field: Any) -> Any:
     return field
 
 
-class ShareInline(WithChosenRows, TabularInline):  # type: ignore[misc]  # Unfold's own bases differ in the same way
+class ShareInline(RowSelectMixin, TabularInline):  # type: ignore[misc]  # Unfold's own bases differ in the same way
     """Shares of a persona. The right to change personas includes the right to change their shares."""
 
     model = PersonaShare
@@ -73,10 +82,10 @@ class ShareInline(WithChosenRows, TabularInline):  # type: ignore[misc]  # Unfol
         return _without_links(field)
 
     def has_view_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        return has_right(acting(request), "view", Persona)
+        return has_right(acting_user(request), "view", Persona)
 
     def has_add_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        return has_right(acting(request), "change", Persona)
+        return has_right(acting_user(request), "change", Persona)
 
     has_change_permission = has_delete_permission = has_add_permission
 
@@ -111,7 +120,7 @@ class PersonaAdmin(RowAdmin):
 
     def get_form(self, request: HttpRequest, obj: Any = None, change: bool = False, **kwargs: Any) -> Any:
         form: Any = super().get_form(request, obj, change, **kwargs)
-        form.acting = acting(request)
+        form.acting_user = acting_user(request)
         if obj is not None and "reminders" in form.base_fields:
             chosen = Reminder.objects.filter(personas=obj).values("pk")
             form.base_fields["reminders"].queryset = Reminder.objects.filter(
@@ -120,12 +129,12 @@ class PersonaAdmin(RowAdmin):
         return form
 
     def get_changeform_initial_data(self, request: HttpRequest) -> Any:
-        return {"owner": acting(request).pk, **super().get_changeform_initial_data(request)}
+        return {"owner": acting_user(request).pk, **super().get_changeform_initial_data(request)}
 
     def change_view(self, request: HttpRequest, object_id: str, form_url: str = "", extra_context: Any = None) -> Any:
         response = super().change_view(request, object_id, form_url, extra_context)
         persona = self.get_object(request, object_id) if request.method == "GET" else None
-        if persona is not None and not Persona.objects.visible_to(acting(request)).filter(pk=persona.pk).exists():
+        if persona is not None and not Persona.objects.visible_to(acting_user(request)).filter(pk=persona.pk).exists():
             services.record_opened(user=person(request), persona=persona)
         return response
 
@@ -136,7 +145,7 @@ class PersonaAdmin(RowAdmin):
     def formfield_for_manytomany(self, db_field: ManyToManyField[Any, Any], request: HttpRequest, **kwargs: Any) -> Any:
         if db_field.name == "reminders":
             kwargs["queryset"] = reminders_for(request)
-            kwargs["widget"] = Boxes()
+            kwargs["widget"] = CheckboxColumns()
         return super().formfield_for_manytomany(db_field, request, **kwargs)
 
     def save_model(self, request: HttpRequest, obj: Any, form: Any, change: Any) -> None:
@@ -204,7 +213,7 @@ class PersonaAdmin(RowAdmin):
 
 def reminders_for(request: HttpRequest) -> QuerySet[Reminder]:
     """Return all reminders, except those that only other users' private personas have."""
-    hidden = ~Q(personas=None) & ~Q(personas__in=Persona.objects.visible_to(acting(request)))
+    hidden = ~Q(personas=None) & ~Q(personas__in=Persona.objects.visible_to(acting_user(request)))
     return Reminder.objects.exclude(hidden, scope=Reminder.Scope.PERSONA)
 
 
@@ -284,7 +293,7 @@ class BudgetProfileAdmin(RowAdmin):
     def for_the_answer(self, profile: BudgetProfile) -> str:
         return f"{profile.reserved_output:,}"
 
-    @confirmed(
+    @confirmation_button(
         "Make default",
         icon="check_circle",
         ask="Make this the default profile?",
@@ -335,7 +344,7 @@ class PromptAdmin(RowAdmin):
         return self.has_add_permission(request)
 
     def has_activate_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        return acting(request).has_perm(f"personas.change_{self.opts.model_name}")
+        return acting_user(request).has_perm(f"personas.change_{self.opts.model_name}")
 
     def get_fields(self, request: HttpRequest, obj: Any = None) -> Any:
         if obj is None:
@@ -400,7 +409,7 @@ class PromptAdmin(RowAdmin):
         old, new = sorted((prompt.version, active.version if active else 0))
         return HttpResponseRedirect(self.url("compare", prompt, {"old": old, "new": new}))
 
-    @confirmed(
+    @confirmation_button(
         "Make active",
         icon="history",
         ask="Make this version active?",
@@ -411,7 +420,7 @@ class PromptAdmin(RowAdmin):
         prompt = self.row(request, object_id)
         services.activate_prompt(user=person(request), prompt=prompt)
         self.message_user(request, Sentence("{prompt} is active.", prompt=prompt), messages.SUCCESS)
-        return go(self.home(prompt))
+        return htmx_redirect(self.home(prompt))
 
     def get_custom_urls(self) -> Any:
         name = f"personas_{self.opts.model_name}"

@@ -19,8 +19,8 @@ from accounts.access.api_views import ScopedView
 from accounts.access.offered_models import set_favourite, with_favourites
 from accounts.access.rights import models_of
 from accounts.models import EDITING, ApiToken, Role
-from core.api.entity_tags import ETAG, IF_MATCH, expected, tagged
-from core.api.fields import Strict, VisibleField
+from core.api.entity_tags import ETAG, IF_MATCH, expected_tags, set_entity_tag
+from core.api.fields import StrictSerializer, VisibleField
 from core.api.pagination import ByName, ByUpdate, OldestFirst, pages
 from core.errors import ProductError
 from core.permissions import require_right
@@ -49,7 +49,7 @@ class UsableModelField(serializers.PrimaryKeyRelatedField[Model]):
 MOST_NAMED_TOOLS = 1_000  # a request may repeat names; the most that a persona has is `personas.tools.MAX_TOOLS`
 
 
-class PersonaSerializer(Strict, serializers.ModelSerializer[Persona]):
+class PersonaSerializer(StrictSerializer, serializers.ModelSerializer[Persona]):
     instructions = serializers.CharField(allow_blank=True, max_length=Persona.MAX_INSTRUCTIONS, trim_whitespace=False)
     model = UsableModelField(required=False, allow_null=True, help_text="Null: the workspace's default.")
     tools = serializers.ListField(
@@ -111,7 +111,7 @@ class ReminderFields(TypedDict, total=False):
     persona: Persona
 
 
-class ReminderSerializer(Strict, serializers.ModelSerializer[Reminder]):
+class ReminderSerializer(StrictSerializer, serializers.ModelSerializer[Reminder]):
     text = serializers.CharField(max_length=Reminder.MAX_TEXT)
     scope = serializers.ChoiceField(
         choices=Reminder.Scope.choices,
@@ -152,7 +152,7 @@ class ReminderSerializer(Strict, serializers.ModelSerializer[Reminder]):
         return attrs
 
 
-class BudgetProfileSerializer(Strict, serializers.ModelSerializer[BudgetProfile]):
+class BudgetProfileSerializer(StrictSerializer, serializers.ModelSerializer[BudgetProfile]):
     """A budget profile. Numbers are tokens, or shares from 0 to 1 as strings with three decimals."""
 
     # Declared here, since the generated field refuses `true` while another profile is the default.
@@ -174,7 +174,7 @@ class BudgetProfileSerializer(Strict, serializers.ModelSerializer[BudgetProfile]
         return attrs
 
 
-class SystemPromptSerializer(Strict, serializers.ModelSerializer[SystemPrompt]):
+class SystemPromptSerializer(StrictSerializer, serializers.ModelSerializer[SystemPrompt]):
     text = serializers.CharField(max_length=Persona.MAX_INSTRUCTIONS, trim_whitespace=False)
     activate = serializers.BooleanField(default=True, write_only=True)
     tokens = serializers.IntegerField(
@@ -256,18 +256,18 @@ class PersonaViewSet(SharedPersonas, mixins.RetrieveModelMixin, mixins.ListModel
             persona=persona,
             fields=body.fields,
             reminder=body.reminder,
-            based_on=expected(request),
+            based_on=expected_tags(request),
         )
         return self._respond(changed)
 
     @extend_schema(parameters=[IF_MATCH])
     def destroy(self, request: Request, pk: str) -> Response:
         """Delete the persona. Its conversations and projects continue without it."""
-        services.delete_persona(user=self.person, persona=self.get_object(), based_on=expected(request))
+        services.delete_persona(user=self.person, persona=self.get_object(), based_on=expected_tags(request))
         return Response(status=status.HTTP_204_NO_CONTENT)
 
     def _respond(self, persona: Persona, code: int = 200) -> Response:
-        return tagged(Response(self.get_serializer(persona).data, status=code), persona.tag)
+        return set_entity_tag(Response(self.get_serializer(persona).data, status=code), persona.tag)
 
 
 class PersonaBody(NamedTuple):
@@ -378,7 +378,7 @@ class SystemPromptViewSet(
             text=body["text"],
             note=body.get("note", ""),
             activate=body["activate"],
-            based_on=expected(request),
+            based_on=expected_tags(request),
         )
         return self._respond(prompt, 201)
 
@@ -393,12 +393,12 @@ class SystemPromptViewSet(
     def activate(self, request: Request, pk: str) -> Response:
         """Activate a version, which may be an earlier one."""
         prompt = self.get_object()
-        services.activate_prompt(user=self.person, prompt=prompt, based_on=expected(request))
+        services.activate_prompt(user=self.person, prompt=prompt, based_on=expected_tags(request))
         return self._respond(prompt)
 
     def _respond(self, prompt: SystemPrompt, code: int = 200) -> Response:
         response = Response(self.get_serializer(prompt).data, status=code)
-        return tagged(response, prompt.tag) if prompt.active else response
+        return set_entity_tag(response, prompt.tag) if prompt.active else response
 
 
 class ModelViewSet(ScopedView, viewsets.ReadOnlyModelViewSet[Model]):

@@ -204,9 +204,9 @@ class ToolBoxes(forms.CheckboxSelectMultiple):
 
 
 class PersonaForm(PersonaRules):
-    """The form of the admin. `acting`: the administrator. The admin sets it on the form class of each request."""
+    """The form of the admin. `acting_user`: the administrator. The admin sets it on the form class of each request."""
 
-    acting: ClassVar[AbstractUser]
+    acting_user: ClassVar[AbstractUser]
 
     instructions = prompt_text(Persona.MAX_INSTRUCTIONS, required=False, help_text=VARIABLES_HELP)
     tools = ToolNames(required=False, widget=ToolBoxes)
@@ -231,7 +231,7 @@ class PersonaForm(PersonaRules):
         owner: User | None = self.cleaned_data["owner"]
         if owner is not None and owner.pk != self.instance.owner_id and not self.instance._state.adding:
             try:
-                require_hand_over(self.acting, self.instance, owner)
+                require_hand_over(self.acting_user, self.instance, owner)
             except ProductError as error:
                 raise forms.ValidationError(str(error.sentence), code=error.code) from error
         return owner

@@ -15,7 +15,7 @@ from django.utils import timezone
 from accounts.access.holds import require_free, require_rewritable
 from accounts.access.rights import models_of, require
 from accounts.models import May, User
-from core.audit.services import changed, record, record_saved, stored
+from core.audit.services import field_changes, load_stored, record, record_saved
 from core.errors import ProductError
 from core.locks import lock
 from core.permissions import has_right, require_right, require_store
@@ -182,7 +182,7 @@ def _require_active(prompt: PromptVersion, based_on: Collection[str] | None) -> 
 def save_profile(*, user: User, profile: BudgetProfile, default: bool = False) -> None:
     """Store a profile that the caller has validated; `default` makes it the default."""
     require_store(user, profile)
-    before = stored(profile)
+    before = load_stored(profile)
     profile.save()
     record_saved(user=user, kind="budget_profile", row=profile, before=before, name=profile.name)
     if default:
@@ -293,7 +293,7 @@ def require_publishing(user: User, persona: Persona) -> None:
 
 def _record_persona(user: User, before: Persona, after: Persona) -> None:
     """Record the change in the audit log. A change of visibility decides the action's name, since it affects others."""
-    changes = changed(before, after)
+    changes = field_changes(before, after)
     if "visibility" in changes:
         verb = "published" if after.visibility == Persona.Visibility.WORKSPACE else "withdrawn"
     else:
@@ -375,7 +375,7 @@ def save_reminder(*, user: User, reminder: Reminder, persona: Persona | None = N
     require_reminder(user=user, reminder=reminder, persona=persona)
     reminder.text = unix_lines(reminder.text)
     with transaction.atomic():
-        before = stored(reminder)
+        before = load_stored(reminder)
         if before is not None:
             require_rewritable(reminder, before.text, reminder.text)
         reminder.save()

@@ -10,7 +10,7 @@ from django.core.exceptions import ValidationError
 from django.db import transaction
 from PIL import Image, UnidentifiedImageError
 
-from core.audit.services import changed, record
+from core.audit.services import field_changes, record
 from core.errors import ProductError, invalid_setting
 from core.permissions import require_right
 from core.sentences import Sentence
@@ -44,7 +44,7 @@ def change(*, user: AbstractUser | None, fields: Mapping[str, Any]) -> Workspace
     except ValidationError as error:
         raise invalid_setting(error.message_dict) from error
     row.save(update_fields=names)
-    if changes := changed(before, row):
+    if changes := field_changes(before, row):
         record(user=user, action="workspace.changed", row=row, changes=changes)
     return row
 

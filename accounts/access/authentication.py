@@ -27,7 +27,7 @@ from rest_framework.request import Request
 from accounts.access.second_factor import FACTORS, is_required
 from accounts.models import ApiToken, Session, User
 from core.asgi_types import AsgiScope
-from core.audit.origin import with_token
+from core.audit.origin import set_token
 from core.logs.context import add_log_fields
 from core.net.bearer import api_token, bearer_token
 from workspace.models.settings import workspace_at
@@ -55,7 +55,7 @@ def user_of_token(token: str) -> tuple[User, ApiToken]:
     now = timezone.now()
     if row.last_used is None or now - row.last_used > LAST_USED_GRAIN:
         ApiToken.objects.filter(pk=row.pk).update(last_used=now)
-    with_token(row.pk, row.name)
+    set_token(row.pk, row.name)
     add_log_fields(user_id=row.user_id)
     return row.user, row
 

@@ -36,7 +36,7 @@ from django.utils.translation import ngettext
 
 from accounts.access.sign_ins import password_refused
 from accounts.models import User
-from core.api.rate_limit import RateAllowance, count_in_window, forget, take_back
+from core.api.rate_limit import RateAllowance, count_in_window, refund, reset
 from core.errors import ProductError
 from core.sentences import Sentence
 
@@ -79,14 +79,14 @@ class Attempt:
         """Take the try back: it was right. Failures of other names at this address still count."""
         for own in (self.pair, self.first):
             if own is not None:
-                forget(own)
+                reset(own)
         if self.crowd is not None:
-            take_back(self.crowd)
+            refund(self.crowd)
         if self.codes is not None:
-            take_back(self.codes)
+            refund(self.codes)
         if self.address is not None:
             again = count_in_window(self.came_in, 1, WINDOW)
-            take_back(self.address, 1 if again is None or again.exceeded else 2)
+            refund(self.address, 1 if again is None or again.exceeded else 2)
 
 
 def confirm(request: HttpRequest, user: User, password: str) -> None:

@@ -10,7 +10,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from accounts.access.api_views import ScopedView
-from core.api.fields import valid
+from core.api.fields import validate
 from core.api.pagination import pages
 from core.audit.models import Entry
 from core.audit.reading import FIELDS, AuditFilter
@@ -49,7 +49,7 @@ class AuditView(ScopedView, ListAPIView[Entry]):
 
     def get_queryset(self) -> QuerySet[Entry]:
         require_right(self.person, "view", Entry)
-        query = valid(AuditQuerySerializer, self.request, self.request.query_params)
+        query = validate(AuditQuerySerializer, self.request, self.request.query_params)
         chosen = AuditFilter(
             since=query.get("since"),
             until=query.get("until"),

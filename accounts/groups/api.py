@@ -10,7 +10,7 @@ from rest_framework.serializers import BaseSerializer
 from accounts.access.api_views import ScopedView
 from accounts.groups import services
 from accounts.models import May, PeopleGroup, User
-from core.api.fields import RelatedList, Strict
+from core.api.fields import RelatedList, StrictSerializer
 from core.api.pagination import ByName
 from core.permissions import require_right
 from llm.models import Model, ToolServer
@@ -32,7 +32,7 @@ class AllOrSome(RelatedList):
         return None if getattr(instance, self.flag) else super().get_attribute(instance)
 
 
-class PeopleGroupSerializer(Strict, serializers.ModelSerializer[PeopleGroup]):
+class PeopleGroupSerializer(StrictSerializer, serializers.ModelSerializer[PeopleGroup]):
     members = RelatedList(
         child_relation=serializers.PrimaryKeyRelatedField(queryset=User.objects.all()),
         max_length=MOST_MEMBERS,

@@ -9,7 +9,7 @@ from django.core.exceptions import ValidationError
 from django.db import transaction
 
 from accounts.models import May, PeopleGroup, User
-from core.audit.services import changed, record, stored
+from core.audit.services import field_changes, load_stored, record
 from core.errors import NotFound, ProductError, invalid_setting
 from core.permissions import has_right, require_right, require_store
 from core.sentences import Sentence
@@ -51,7 +51,7 @@ def save_group(*, user: AbstractUser | None, group: PeopleGroup | None, fields: 
     """
     row = PeopleGroup() if group is None else _locked(group.pk)
     require_store(user, row)
-    before = stored(row)
+    before = load_stored(row)
     adding = row._state.adding
     fixed_fields = [name for name in (*FIELDS, *RELATED) if row.everyone and name in fields and name not in OF_EVERYONE]
     if fixed_fields:
@@ -72,7 +72,7 @@ def save_group(*, user: AbstractUser | None, group: PeopleGroup | None, fields: 
     except ValidationError as error:
         raise invalid_setting(error.message_dict) from error
     row.save()
-    changes = changed(before or PeopleGroup(), row) | _set_related(row, fields)
+    changes = field_changes(before or PeopleGroup(), row) | _set_related(row, fields)
     if row.may != (before.may if before else []):
         changes["may"] = [before.may if before else [], row.may]
     if adding or changes:

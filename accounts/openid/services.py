@@ -26,7 +26,7 @@ from accounts.access.sessions import SessionStore, end
 from accounts.groups.services import follow_claims
 from accounts.models import OpenIDIdentity, OpenIDProvider, Session, User
 from accounts.openid import connection
-from core.audit.services import record, record_saved, stored
+from core.audit.services import load_stored, record, record_saved
 from core.errors import ProductError, invalid_setting
 from core.net.url_safety import origin
 from core.sentences import Sentence
@@ -48,7 +48,7 @@ def store_provider(*, user: AbstractUser | None, provider: OpenIDProvider, secre
     Only superusers may do this, since a provider decides who a person is. `user` is None for a management command.
     """
     require_superuser(user)
-    before = stored(provider)
+    before = load_stored(provider)
     require_secret_for(before, provider.issuer, secret)
     if secret is not None:
         provider.client_secret = secret

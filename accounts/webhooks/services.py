@@ -16,7 +16,7 @@ from uuid_utils.compat import uuid7
 from accounts.models import User
 from accounts.models.webhook import Webhook, WebhookDelivery
 from accounts.webhooks.sending import DELIVERIES, SECRET_PREFIX, UNSIGNED, switch_off
-from core.audit.services import changed_fields, record
+from core.audit.services import changes_by_name, record
 from core.errors import ProductError
 from core.net.url_safety import is_http
 from core.permissions import require_right
@@ -58,7 +58,7 @@ def update_webhook(*, user: User, webhook: Webhook, fields: Mapping[str, Any]) -
     if changes.get("enabled"):
         changes |= {"note": "", "failing_since": None}
     with transaction.atomic():
-        audited = changed_fields(webhook, changes)
+        audited = changes_by_name(webhook, changes)
         if Webhook.objects.visible_to(user).filter(pk=webhook.pk).update(**changes) and audited:
             record(user=user, action="webhook.changed", row=webhook, changes=audited)
         if changes.get("enabled") is False:

@@ -14,7 +14,7 @@ from chat.openai_api.errors import refused
 from chat.openai_api.request import FileReference, RequestFile, SentFile
 from chat.openai_api.uploads import file_of
 from chat.realtime.event_stream import threaded
-from core.background import completed
+from core.background import run_to_completion
 from core.errors import ProductError
 from files import services
 from files.models import File
@@ -40,7 +40,7 @@ async def files_of(user: User, sent: Sequence[RequestFile]) -> AsyncIterator[lis
         yield await _read(await threaded(_stored)(user, sent, stored), sent)
     finally:
         if stored:
-            await completed(threaded(_delete_unattached)(user, stored))
+            await run_to_completion(threaded(_delete_unattached)(user, stored))
 
 
 async def _read(files: list[File], sent: Sequence[RequestFile]) -> list[File]:

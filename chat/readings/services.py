@@ -25,7 +25,7 @@ from chat.readings.admission import require_turn
 from chat.readings.layout import FileRead, TextLayout, layout_of
 from chat.readings.models import Reading, ReadingFile, ReadingPart
 from chat.readings.planning import Budget, Passage, Plan
-from core.audit.origin import origin
+from core.audit.origin import current_origin
 from core.audit.services import record
 from core.errors import NotFound, ProductError
 from core.i18n import dollars
@@ -192,7 +192,7 @@ def start_reading(*, user: User, request: ReadingRequest, calls: int) -> Reading
     agreed = _estimate(model, _parts(divided, request.files, budget), [], budget)
     _require_agreed(agreed, calls)
     ends = [each.end for each in divided.passages]
-    token = origin().token_id
+    token = current_origin().token_id
     lengths = list(accumulate(map(len, divided.texts), initial=0))
     with transaction.atomic():
         require_turn(user, token)
@@ -262,7 +262,7 @@ def resume_reading(*, user: User, reading: Reading, calls: int, only_answer: boo
     current = plan_again(reading=reading, only_answer=only_answer)
     _require_agreed(current, calls)
     with transaction.atomic():
-        require_turn(user, reading.token_id or origin().token_id)
+        require_turn(user, reading.token_id or current_origin().token_id)
         resumed = Reading.objects.exclude(status__in=Reading.LIVE).filter(pk=reading.pk)
         if resumed.update(
             status=Reading.Status.QUEUED,

@@ -15,7 +15,7 @@ from chat.runs import state_machine as runs
 from chat.runs.transitions import end, locked, save
 from chat.turns.services import stop_turn
 from chat.turns.submit import Ask
-from core.audit.origin import origin
+from core.audit.origin import current_origin
 from core.audit.services import record
 from core.errors import NotFound, ProductError
 from core.permissions import has_right
@@ -74,7 +74,7 @@ def create_run(
             ),
             status=409,
         )
-    token = origin().token_id
+    token = current_origin().token_id
     require_within(user.pk, token, None)  # without a lock: each turn of the run checks again
     run = Run(owner=user, task=task, model=chosen, starts_itself=starts_itself, unasked=unasked, token_id=token)
     try:

@@ -50,7 +50,7 @@ from chat.turns.emitter import Answer, answer_of, guarded
 from chat.turns.keeper import keep
 from chat.turns.rights import TurnUses, require_rights, uses_of
 from chat.turns.store import INTERRUPTED, UNEXPECTED, Ending, TurnOutcome, last_event
-from core.background import completed, first_on_database, on_database, with_retries
+from core.background import first_on_database, on_database, run_to_completion, with_retries
 from core.errors import ModelError, ProductError
 from core.logs import tracing
 from core.logs.context import log_context
@@ -116,7 +116,7 @@ async def run(turn_id: UUID, looked: asyncio.Event) -> UUID | None:
     is set once the claim has succeeded or failed.
     """
     try:
-        claimed = await completed(first_on_database(_claim, turn_id))
+        claimed = await run_to_completion(first_on_database(_claim, turn_id))
     finally:
         looked.set()
     if claimed is None:
@@ -214,7 +214,7 @@ class _Run:
         hint = asyncio.create_task(announce(self.turn.conversation_id, notice))
         ending = await self._work(publisher)
         self.answer.close()
-        await completed(self._end(ending, publisher))
+        await run_to_completion(self._end(ending, publisher))
         await asyncio.gather(hint, return_exceptions=True)
 
     async def _work(self, publisher: "asyncio.Task[None]") -> Ending:

@@ -23,7 +23,7 @@ from django.urls import reverse
 from config.http.problems import MiddlewareRequest, page_problem
 from core.crypto import decrypt, encrypt, is_lost
 from core.errors import ProductError
-from core.permissions import signed_out
+from core.permissions import signed_out_error
 from core.requests import FORM_SUBMISSION
 
 LOCATION = "Form-Location"
@@ -59,7 +59,7 @@ class ScriptedFormMiddleware:
 
     def process_view(self, request: MiddlewareRequest, view: object, *arguments: object) -> HttpResponseBase | None:
         if FORM_SUBMISSION in request.headers and not request.user.is_authenticated:
-            return page_problem(request, signed_out())
+            return page_problem(request, signed_out_error())
         if request.method == "GET" and ANSWER in request.GET and request.user.is_authenticated:
             return _load(request, request.GET[ANSWER])
         return None

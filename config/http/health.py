@@ -14,7 +14,7 @@ from django.template.loader import render_to_string
 from config.http.problems import MiddlewareRequest, foreseen, is_api, json_problem, page_problem
 from core import background
 from core.errors import ProductError
-from core.permissions import signed_out
+from core.permissions import signed_out_error
 from core.requests import awaits_fragment
 from core.sentences import Sentence
 from workspace.models.settings import workspace_as_last_read
@@ -72,7 +72,7 @@ def csrf_failed(request: HttpRequest, reason: str = "") -> HttpResponse:
     if not awaits_fragment(request):
         return render(request, "403_csrf.html", status=403)
     sentence = Sentence("This page was open too long. Your text is kept here. Reload the page and send it again.")
-    error = ProductError("csrf_failed", sentence, status=403) if request.user.is_authenticated else signed_out()
+    error = ProductError("csrf_failed", sentence, status=403) if request.user.is_authenticated else signed_out_error()
     return page_problem(cast("MiddlewareRequest", request), error)
 
 

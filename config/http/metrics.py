@@ -127,7 +127,7 @@ def _files(now: datetime) -> Iterator[GaugeMetricFamily]:
 
 def _workers() -> Iterator[GaugeMetricFamily]:
     try:
-        worker_ages = background.queues_heard()
+        worker_ages = background.report_ages()
     except RedisError:
         worker_ages = {}
     limit = background.DEAD_AFTER

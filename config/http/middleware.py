@@ -27,7 +27,7 @@ from accounts.access.sessions import note_visit
 from accounts.models import User
 from config.http import problems
 from config.http.problems import MiddlewareRequest
-from core.audit.origin import How, Origin, acting
+from core.audit.origin import How, Origin, use_origin
 from core.errors import ProductError
 from core.logs import tracing
 from core.logs.context import add_log_fields
@@ -98,7 +98,7 @@ class OriginMiddleware:
 
     def __call__(self, request: MiddlewareRequest) -> HttpResponse:
         how = How.ADMIN if request.path.startswith("/admin/") else How.API if is_program(request) else How.PAGE
-        with acting(Origin(how, address_of(request), request.request_id, recorded=set())):
+        with use_origin(Origin(how, address_of(request), request.request_id, recorded=set())):
             return self.get_response(request)
 
 

@@ -21,7 +21,7 @@ from chat.realtime.events import EventType
 from chat.turns.store import UNEXPECTED
 from contrib.ag_ui import run_input, start_run
 from contrib.ag_ui.translation import RunHead, Translation
-from core.api.idempotency import key_of
+from core.api.idempotency import read_key
 from core.api.streams import EVENT_STREAM, JSON_OR_EVENTS
 
 logger = logging.getLogger(__name__)
@@ -42,7 +42,7 @@ class AgUiView(ScopedView):
         """
         run = run_input.read(request.data)
         require_connection_of_request(self.person.pk)
-        turn, after_seq, parts = start_run.start(user=self.person, run=run, key=key_of(request))
+        turn, after_seq, parts = start_run.start(user=self.person, run=run, key=read_key(request))
         head = RunHead(
             thread=run.agent_input.thread_id,
             run=run.agent_input.run_id,

@@ -10,7 +10,7 @@ from typing import Any, NoReturn, Protocol
 
 from core.json_types import JsonObject
 from core.sentences import Sentence
-from core.sound import sound
+from core.sound import replace_unstorable
 from llm.types.forms import FormAnswer, PersonAsker, ToolQuestion
 from llm.types.model_call import ResultFile, StoredResult, ToolCall, ToolDefinition
 
@@ -139,7 +139,7 @@ def parse_arguments(call: ToolCall) -> JsonObject:
         raise BadArguments("The arguments are not valid JSON.") from error
     if not isinstance(arguments, dict):
         raise BadArguments("The arguments must be a JSON object.")
-    cleaned: JsonObject = sound(arguments)
+    cleaned: JsonObject = replace_unstorable(arguments)
     return cleaned
 
 

@@ -162,8 +162,8 @@ def test_one_id_ties_errors_lines_and_traces_and_nothing_that_was_written_leaves
             raise RuntimeError(text)
 
         with log_context({"request_id": request_id, "turn_id": turn["id"]}):
-            background.carry(lost(f"{WROTE} {caller.token}"))
-        background.join()
+            background.run_in_background(lost(f"{WROTE} {caller.token}"))
+        background.wait_for_background_tasks()
         logging.getLogger("somebody.elses").error(f"{WROTE} put together", extra={"body": WROTE}, stack_info=True)
         sentry_sdk.capture_message(WROTE)
 

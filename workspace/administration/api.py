@@ -12,7 +12,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from accounts.access.api_views import ScopedView
-from core.api.fields import Strict, valid
+from core.api.fields import StrictSerializer, validate
 from core.permissions import require_right
 from personas.models import BudgetProfile
 from personas.services import default_profile
@@ -21,7 +21,7 @@ from workspace.administration.services import save_settings
 from workspace.models import Workspace
 
 
-class WorkspaceSerializer(Strict, serializers.ModelSerializer[Workspace]):
+class WorkspaceSerializer(StrictSerializer, serializers.ModelSerializer[Workspace]):
     name = serializers.CharField(required=False, max_length=Workspace.MAX_NAME)
     accent = serializers.RegexField(
         r"^#[0-9a-fA-F]{6}$",
@@ -74,7 +74,7 @@ class WorkspaceSerializer(Strict, serializers.ModelSerializer[Workspace]):
         return super().to_representation(instance)
 
 
-class LogoSerializer(Strict):
+class LogoSerializer(StrictSerializer):
     file = serializers.FileField(help_text="PNG, JPEG or WebP, at most 2 MB.")
 
 
@@ -114,7 +114,7 @@ class LogoView(WorkspaceView):
     def put(self, request: Request) -> Response:
         """Store the picture beside the workspace's name, as a PNG of at most 256 × 256 pixels."""
         require_right(self.person, "change", Workspace)
-        workspace.set_logo(user=self.person, picture=valid(LogoSerializer, request)["file"])
+        workspace.set_logo(user=self.person, picture=validate(LogoSerializer, request)["file"])
         return self._shown()
 
     @extend_schema(request=None, responses={204: None})

@@ -12,7 +12,7 @@ from unfold.widgets import (
     UnfoldBooleanSwitchWidget,
 )
 
-from core.admin import Boxes
+from core.admin import CheckboxColumns
 from core.errors import ProductError
 from llm.models import Model
 from personas.models import BudgetProfile
@@ -28,7 +28,7 @@ class WorkspaceForm(forms.ModelForm[Workspace]):
         label="Languages offered",
         help_text=Workspace._meta.get_field("languages").help_text,
         choices=settings.LANGUAGES,
-        widget=Boxes(),
+        widget=CheckboxColumns(),
     )
     picture = forms.FileField(
         label="Logo",

@@ -1,10 +1,10 @@
 from django.urls import path
 
-from core.permissions import signed_in
+from core.permissions import require_sign_in
 from workspace.setup import views
 
 app_name = "setup"
-urlpatterns = signed_in(
+urlpatterns = require_sign_in(
     [
         path("", views.start, name="start"),
         path("provider/", views.provider, name="provider"),

@@ -234,7 +234,7 @@ def _redis() -> Iterator[Finding]:
     try:
         for variable, url in _stores():
             check_redis(url, variable)
-        worker_ages = background.queues_heard()
+        worker_ages = background.report_ages()
         missing = background.missing_queues()
     except (StartError, redis.RedisError) as error:
         yield Finding("fail", Sentence("Redis"), Sentence.verbatim(str(error)))

@@ -11,7 +11,7 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 from django.db import transaction
 from django.db.models import Q, QuerySet
 
-from core.crypto import state_of
+from core.crypto import secret_state
 from core.errors import ProductError
 from llm import learning, model_facts
 from llm.models import Model, Provider
@@ -75,7 +75,7 @@ class Command(BaseCommand):
         chosen = ProviderOptions.of(options)
         try:
             provider = _store(chosen)
-            self.stdout.write(f"{provider}: {KEY_WORDS[state_of(provider.api_key)]}")
+            self.stdout.write(f"{provider}: {KEY_WORDS[secret_state(provider.api_key)]}")
             if chosen.test:
                 self._test(provider)
         except ProductError as error:

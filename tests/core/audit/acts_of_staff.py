@@ -17,7 +17,7 @@ from accounts.services import create_token
 from accounts.webhooks.services import create_webhook
 from chat.conversations.erasing import erase_due
 from core.audit.models import Entry
-from core.audit.origin import How, Origin, acting
+from core.audit.origin import How, Origin, use_origin
 from files.models import Embedder
 from llm.models import ToolServer, WebAccess, WebSearch
 from llm.services import store_model
@@ -261,7 +261,7 @@ def _(w: World) -> None:
 
 def in_admin(w: World, does: Callable[[], object]) -> None:
     """Call the service of a form with many fields, as the admin's page does."""
-    with acting(Origin(How.ADMIN, AGENT, "a-request")):
+    with use_origin(Origin(How.ADMIN, AGENT, "a-request")):
         does()
 
 
@@ -450,13 +450,13 @@ def _(w: World) -> None:
 
 @act("token.made", How.COMMAND)
 def _(w: World) -> None:
-    with acting(Origin(How.COMMAND, name="operator")):
+    with use_origin(Origin(How.COMMAND, name="operator")):
         call_command("token", "olga")
 
 
 @act("provider.added", How.COMMAND)
 def _(w: World) -> None:
-    with acting(Origin(How.COMMAND, name="operator")):
+    with use_origin(Origin(How.COMMAND, name="operator")):
         call_command(
             "provider", "Ours", "--base-url", "http://127.0.0.1:9/v1", "--api-key", SECRET, "--model", "m:4096"
         )
