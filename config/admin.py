@@ -13,7 +13,7 @@ from django.utils.translation import gettext as _
 from chat.context.types import DocumentBudget, Reserves, Room, document_budget, floored
 from chat.lab.profile_trial import trials
 from chat.models import Conversation
-from config.help.guide import place_about
+from config.help.guide import place_of_page
 from config.help.rendering import address_of
 from core import i18n
 from core.admin import acting_user
@@ -69,7 +69,7 @@ GROUPS = {
 }
 
 MODEL_TITLES = {"auth.Group": "Groups of administrators"}  # Django's name, “Groups”, would also fit groups of people
-# Menu entries above the groups and below them.
+# Menu entries outside of the groups, by number.
 PLACES = ("Back to the workspace", "Overview", "More", "Set up", "About this page")
 
 # The example in the design: a window of 8,000 tokens, a system prompt of 300 and a persona of 200.
@@ -202,9 +202,9 @@ class ExplainedBudgetProfileAdmin(BudgetProfileAdmin):
 
 
 def navigation(request: HttpRequest) -> "list[NavigationGroup]":
-    """Return Unfold's menu: the links above, then the groups of pages that the administrator may see.
+    """Return Unfold's menu: first links, then the groups of pages that the administrator may see.
 
-    Pages without a group come last.
+    Pages without a group come last, under “More”.
     """
     pages = {
         f"{app['app_label']}.{page['object_name']}": page
@@ -212,14 +212,14 @@ def navigation(request: HttpRequest) -> "list[NavigationGroup]":
         for page in app["models"]
     }
     grouped = {label for labels in GROUPS.values() for label in labels}
-    rest = {label: "table" for label in pages if label not in grouped}
+    ungrouped = {label: "table" for label in pages if label not in grouped}
     above: list[NavigationItem] = [
         {"title": i18n.label(PLACES[0]), "icon": "arrow_back", "link": reverse("chat:home"), "active": False},
         {"title": i18n.label(PLACES[1]), "icon": "monitoring", "link": reverse("admin:index")},
         {
             "title": i18n.label(PLACES[4]),
             "icon": "help",
-            "link": address_of(place_about(request.resolver_match.route if request.resolver_match else "admin/")),
+            "link": address_of(place_of_page(request.resolver_match.route if request.resolver_match else "admin/")),
             "active": False,
         },
     ]
@@ -228,7 +228,7 @@ def navigation(request: HttpRequest) -> "list[NavigationGroup]":
             {"title": i18n.label(PLACES[3]), "icon": "checklist", "link": reverse("setup:start"), "active": False}
         )
     groups: list[NavigationGroup] = [{"items": above}]
-    for title, labels in {**GROUPS, PLACES[2]: rest}.items():
+    for title, labels in {**GROUPS, PLACES[2]: ungrouped}.items():
         items: list[NavigationItem] = [
             {
                 "title": i18n.label(MODEL_TITLES[label]) if label in MODEL_TITLES else pages[label]["name"],

@@ -6,12 +6,12 @@ import sys
 from django.conf import settings
 
 from config import service_urls
-from config.http.database import bound_waits
+from config.http.database import limit_waits
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "config.settings")
 # Only in web processes, where people wait for pages. Migrations and background work may take longer.
 service_urls.limit_statements(settings.DATABASES["default"], settings.STATEMENT_TIMEOUT)
-bound_waits(settings.DATABASES["default"])
+limit_waits(settings.DATABASES["default"])
 
 import config.asgi  # noqa: E402, F401 - sets Django up for the server; no connection may be open before
 from config.http.server import CommandLine  # noqa: E402 - as above

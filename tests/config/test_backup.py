@@ -206,15 +206,15 @@ def test_what_does_not_fit_is_refused_with_what_to_do(committed: None, settings:
             call_command("restore", str(tmp_path / "backup"), stdout=StringIO())
         return str(error.value)
 
-    assert "There is no whole backup" in refused()
+    assert "has no complete backup" in refused()
     manifest = backed_up(tmp_path / "backup")
-    assert "The database is not empty. Make a new one" in refused()
+    assert "The database is not empty. Create a new one" in refused()
     keys, settings.ENCRYPTION_KEYS = settings.ENCRYPTION_KEYS, ["another key " * 5]
     assert "made with other keys" in refused()
     settings.ENCRYPTION_KEYS = keys
     packed = tmp_path / "backup" / "rows" / manifest["id"] / DUMP
     packed.write_bytes(packed.read_bytes()[:-1])
-    assert f"{DUMP} is not what was written" in refused()
+    assert f"{DUMP} was changed or is missing" in refused()
     for newer in ({"server": 99}, {"format": 3}, {"migrations": [*manifest["migrations"], "chat.9999_of_tomorrow"]}):
         (tmp_path / "backup" / MANIFEST).write_text(json.dumps(manifest | newer))
         assert ("PostgreSQL 99 or later" if "server" in newer else "a newer version of Glasshouse") in refused()

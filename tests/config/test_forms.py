@@ -18,7 +18,7 @@ def fails(request: HttpRequest) -> HttpResponse:
 
 
 urlpatterns = [path("fails/", fails), path("", include("config.urls"))]
-handler500 = "config.http.health.failed"
+handler500 = "config.http.health.server_error"
 
 
 @pytest.fixture
