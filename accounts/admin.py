@@ -102,7 +102,7 @@ class AdminRecordAdmin(RecordAdmin):
 
 @admin.register(ApiToken)
 class ApiTokenAdmin(ReadOnlyAdmin):
-    """The tokens that people have made. Administrators see and revoke them, without the hash."""
+    """The API tokens of people. Administrators see them without the hash, and can revoke them."""
 
     list_display = ("name", "user", "scope_names", "state", "created", "last_used")
     list_select_related = ("user",)
@@ -137,7 +137,7 @@ class ApiTokenAdmin(ReadOnlyAdmin):
         "Revoke",
         icon="block",
         ask="Revoke this token?",
-        explain="Programs that use it are refused from now on. It cannot be undone; the owner can make a new one.",
+        explain="Programs that use it are refused from now on. This cannot be undone. The owner can create a new one.",
         permission="revoke",
     )
     def revoke(self, request: HttpRequest, form: Confirmation, object_id: str) -> HttpResponse:

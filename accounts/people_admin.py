@@ -186,7 +186,7 @@ class RightsAdmin(RowAdmin):
     """An admin with a field of rights. It offers rights on the models of this admin, and other rights in use."""
 
     def formfield_for_manytomany(self, db_field: ManyToManyField[Any, Any], request: HttpRequest, **kwargs: Any) -> Any:
-        # Boxes in place of Django's two lists: they fit a phone, and are in the reader's language.
+        # Checkboxes in place of Django's two lists, since they fit a phone and are in the reader's language.
         kwargs["widget"] = CheckboxColumns()
         if db_field.remote_field.model is Permission:
             kinds = ContentType.objects.get_for_models(*self.admin_site._registry).values()
@@ -322,10 +322,10 @@ class UserAdmin(DjangoUserAdmin[User], RightsAdmin):  # type: ignore[misc]  # bo
 
     @button("New link", icon="link")
     def new_link(self, request: HttpRequest, object_id: str) -> HttpResponse:
-        """Ask for confirmation, then make a new link. Only a POST makes one."""
+        """Ask for confirmation, then create a new link. Only a POST creates one."""
         person = self.row(request, object_id)
         if request.method == "POST":
-            key = people.new_key(user=acting_user(request), person=person)
+            key = people.create_key(user=acting_user(request), person=person)
             return self._links(request, [(person, key)])
         return self.page(request, "link", _("A new link for %(name)s") % {"name": person}, {"person": person})
 
@@ -333,7 +333,7 @@ class UserAdmin(DjangoUserAdmin[User], RightsAdmin):  # type: ignore[misc]  # bo
         "Sign out everywhere",
         icon="logout",
         ask="Sign this person out everywhere?",
-        explain="Every browser is signed out, and what pages and programs have open is closed at once.",
+        explain="Every browser is signed out, and the open connections of pages and programs are closed at once.",
         form=SignOutForm,
     )
     def sign_out(self, request: HttpRequest, form: SignOutForm, object_id: str) -> HttpResponse:
@@ -352,8 +352,8 @@ class UserAdmin(DjangoUserAdmin[User], RightsAdmin):  # type: ignore[misc]  # bo
         "Remove second factors",
         icon="phonelink_erase",
         ask="Remove this person's second factors?",
-        explain="For somebody who has lost them all: be sure that it is they who ask. Their app, passkeys and recovery "
-        "codes end, every browser is signed out, and they sign in with their password alone.",
+        explain="Use this for a person who has lost all of them, and make sure that this person asked for it. Their "
+        "app, passkeys and recovery codes stop working, every browser is signed out, and the password alone is enough.",
     )
     def reset_second_factors(self, request: HttpRequest, form: Confirmation, object_id: str) -> HttpResponse:
         person = self.row(request, object_id)
@@ -370,7 +370,7 @@ class UserAdmin(DjangoUserAdmin[User], RightsAdmin):  # type: ignore[misc]  # bo
         keys: list[tuple[User, str]] = []
 
         def make(person: User) -> None:
-            keys.append((person, people.new_key(user=acting_user(request), person=person)))
+            keys.append((person, people.create_key(user=acting_user(request), person=person)))
 
         self._each(request, rows, make, gettext_noop("Links were made for {}."))
         return self._links(request, keys) if keys else None
@@ -385,14 +385,14 @@ class UserAdmin(DjangoUserAdmin[User], RightsAdmin):  # type: ignore[misc]  # bo
     @admin.action(description="Deactivate", permissions=["change"])
     def deactivate_selected(self, request: HttpRequest, rows: QuerySet[User]) -> None:
         def act(person: User) -> None:
-            people.switch(user=acting_user(request), person=person, active=False)
+            people.set_active(user=acting_user(request), person=person, active=False)
 
         self._each(request, rows, act, gettext_noop("{people} were deactivated, and signed out everywhere."))
 
     @admin.action(description="Activate", permissions=["change"])
     def activate_selected(self, request: HttpRequest, rows: QuerySet[User]) -> None:
         def act(person: User) -> None:
-            people.switch(user=acting_user(request), person=person, active=True)
+            people.set_active(user=acting_user(request), person=person, active=True)
 
         self._each(request, rows, act, gettext_noop("{people} were activated."))
 
@@ -405,7 +405,7 @@ class UserAdmin(DjangoUserAdmin[User], RightsAdmin):  # type: ignore[misc]  # bo
         done = 0
         if len(chosen) > MOST_AT_ONCE:
             sentence = Sentence(
-                "Nothing was done: choose at most {most_at_once} people at once.", most_at_once=MOST_AT_ONCE
+                "Nothing was done. Choose at most {most_at_once} people at once.", most_at_once=MOST_AT_ONCE
             )
             self.message_user(request, sentence, messages.ERROR)
             return
@@ -452,7 +452,7 @@ class UserAdmin(DjangoUserAdmin[User], RightsAdmin):  # type: ignore[misc]  # bo
         return page
 
     def _links(self, request: HttpRequest, keys: Iterable[tuple[User, str]]) -> HttpResponse:
-        """Return the page of the links, and mail them if it can. No other page shows the links again."""
+        """Mail the links if a mail server is set. Return the page of the other links, which no page shows again."""
         if not self.has_view_permission(request):
             raise PermissionDenied
         links = [

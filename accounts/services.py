@@ -17,9 +17,9 @@ from accounts.access.authentication import token_digest
 from accounts.access.delegation import is_last_admin, require_held, require_rank
 from accounts.access.holds import is_held
 from accounts.access.rights import require
-from accounts.access.sessions import close_sockets, end, end_sessions, group_of_token, public_name
+from accounts.access.sessions import close_sockets, end, end_sessions, public_name, token_group
 from accounts.deletion import delete_unowned
-from accounts.models import AdminRecord, ApiToken, May, Session, User
+from accounts.models import AdminRecord, ApiToken, Right, Session, User
 from core.audit.services import field_changes, load_stored, record
 from core.errors import NotFound, ProductError, invalid_setting
 from core.permissions import has_right, require_right, require_store
@@ -60,10 +60,10 @@ def create_token(
     `no_scope`, `unknown_scope`, `already_expired`, and with 403 `right_missing`, `scope_not_held` and
     `outlives_its_maker`.
     """
-    require(user, May.TOKENS)
+    require(user, Right.TOKENS)
     name = name.strip()[:MAX_NAME]
     if not name:
-        raise ProductError("empty_name", "Give the token a name, so that you know it again in the list.")
+        raise ProductError("empty_name", "Give the token a name, so that you recognise it in the list.")
     chosen = _scopes(scopes)
     if expires is not None and expires <= timezone.now():
         raise ProductError("already_expired", "The token would expire in the past. Choose a later time.")
@@ -88,7 +88,7 @@ def _scopes(names: Sequence[str] | None) -> list[str]:
             Sentence("There is no scope “{unknown}”. The scopes are {known}.", unknown=unknown[0], known=scopes),
         )
     if not chosen:
-        raise ProductError("no_scope", "Choose at least one scope: without one the token may do nothing.")
+        raise ProductError("no_scope", "Choose at least one scope. Without a scope the token would be useless.")
     return chosen
 
 
@@ -97,7 +97,7 @@ def _require_within(asking: ApiToken, scopes: Sequence[str], expires: datetime |
     lacking = [scope for scope in scopes if scope not in asking.scopes]
     if lacking:
         sentence = Sentence(
-            "This token lacks the scope “{lacking}”, so it cannot give it to another token. Leave it out.",
+            "This token lacks the scope “{lacking}”, so it cannot give that scope to another token. Omit the scope.",
             lacking=lacking[0],
         )
         raise ProductError("scope_not_held", sentence, status=403)
@@ -113,7 +113,7 @@ def _require_within(asking: ApiToken, scopes: Sequence[str], expires: datetime |
         raise ProductError("outlives_its_maker", sentence, status=403)
 
 
-def usual_end(asking: ApiToken | None = None) -> datetime:
+def default_expiry(asking: ApiToken | None = None) -> datetime:
     """Return the default expiry of a new token: after `TOKEN_LIFE`, but not later than the asking token's expiry."""
     end = timezone.now() + TOKEN_LIFE
     return min(end, asking.expires) if asking is not None and asking.expires is not None else end
@@ -130,7 +130,7 @@ def revoke_token(*, user: AbstractUser, token: ApiToken) -> None:
     token.expires = timezone.now()
     token.save(update_fields=["expires"])
     record(user=user, action="token.revoked", row=token, name=token.name, changes={"owner": str(token.user_id)})
-    transaction.on_commit(partial(close_sockets, group_of_token(token.pk)))
+    transaction.on_commit(partial(close_sockets, token_group(token.pk)))
 
 
 @transaction.atomic
@@ -262,7 +262,7 @@ def save_user(*, user: AbstractUser, person: User) -> None:
 
 
 def _record_person(user: AbstractUser, before: User | None, person: User) -> None:
-    """Record the change under one act, the most important that applies: access, then rights, then other changes."""
+    """Record the change as one act, the most important that applies: access, then rights, then other changes."""
     changes = field_changes(before or User(), person)
     if before is None:
         action = "person.added" if person.has_usable_password() else "person.invited"
@@ -280,7 +280,7 @@ def end_all(person: User) -> None:
     """Sign a person out everywhere, and close the sockets of their programs."""
     end_sessions(user=person)
     for token in ApiToken.objects.visible_to(person).values_list("pk", flat=True):
-        transaction.on_commit(partial(close_sockets, group_of_token(token)))
+        transaction.on_commit(partial(close_sockets, token_group(token)))
 
 
 @transaction.atomic

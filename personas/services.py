@@ -14,7 +14,7 @@ from django.utils import timezone
 
 from accounts.access.holds import require_free, require_rewritable
 from accounts.access.rights import models_of, require
-from accounts.models import May, User
+from accounts.models import Right, User
 from core.audit.services import field_changes, load_stored, record, record_saved
 from core.errors import ProductError
 from core.locks import lock
@@ -288,7 +288,7 @@ def require_publishing(user: User, persona: Persona) -> None:
     Administrators with the right to change personas need no group that may publish.
     """
     if persona.visibility != Persona.Visibility.PRIVATE and not has_right(user, "change", persona):
-        require(user, May.PUBLISH_PERSONAS)
+        require(user, Right.PUBLISH_PERSONAS)
 
 
 def _record_persona(user: User, before: Persona, after: Persona) -> None:

@@ -9,7 +9,7 @@ from django.views.decorators.http import require_GET, require_http_methods, requ
 
 from accounts.access.rights import models_of, rights_of, search_asks
 from accounts.access.sessions import SignedInRequest as Request
-from accounts.models import May
+from accounts.models import Right
 from core.errors import ProductError
 from core.permissions import has_right
 from core.requests import with_row
@@ -113,7 +113,7 @@ def _form_page(
         "own_tools": [
             (name, words)
             for name, words in tools.own_tools(search_asks=search_asks(request.user, workspace_of(request)))
-            if words and (name in chosen or name not in tools.WEB or May.WEB in rights.may)
+            if words and (name in chosen or name not in tools.WEB or Right.WEB in rights.may)
         ],
         "publishing": has_right(request.user, "change", Persona),  # they may publish without a group that grants it
         "kept": [name for name in chosen if tools.OWN.get(name) == ""],

@@ -12,7 +12,7 @@ from django.utils import timezone
 
 from accounts.access.holds import require_free, require_rewritable
 from accounts.models import User
-from accounts.realtime import News, tell
+from accounts.realtime import News, notify
 from core.audit.services import changes_by_name, record
 from core.errors import NotFound, ProductError
 from core.permissions import has_right, require_right
@@ -145,7 +145,7 @@ def delete_project(*, user: User, project: Project) -> None:
     record(user=user, action="project.deleted", row=project)
     project.delete()
     for person in invited:
-        tell(person, News.INVITATIONS)
+        notify(person, News.INVITATIONS)
 
 
 @transaction.atomic

@@ -1,4 +1,4 @@
-"""Base of the API views, with the signed-in user and the scope check. Also for views outside Django REST framework."""
+"""The base of the API views, and the same checks for views outside Django REST framework."""
 
 from django.http import HttpRequest
 from rest_framework.exceptions import AuthenticationFailed

@@ -46,8 +46,8 @@ def limited(kind: str, view: View) -> View:
 def limited_sign_in(way: str, view: View, *, requests: int = 1, get_works: bool = False) -> View:
     """Wrap the view of a sign-in step so that it raises `throttled` (429) after too many attempts with this method.
 
-    `way`: the sign-in method. `requests`: the number of requests in a sign-in that ends with this step, including the
-    step itself. `get_works`: a GET request is an attempt as well.
+    `way`: the sign-in method. `requests`: the number of requests of a complete sign-in that ends with this step.
+    `get_works`: a GET request counts as an attempt, too.
     """
     limited_page = limited("sign-in", view)
 

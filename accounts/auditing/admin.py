@@ -81,7 +81,7 @@ class EntryAdmin(RecordAdmin):
     list_display = ("at", "actor", "how", "act", "kind_of_row", "called", "address")
     list_filter = ("how", ActionFilter, "at")
     search_fields = tuple(f"={name}" for name in SEARCHED)
-    search_help_text = "A user name, what a row is called, an id, the id of a request, or an address, to the letter"
+    search_help_text = "A whole user name, name of a row, id, request id or address"
     fields = (
         *("sequence", "at", "actor", "actor_id", "how", "token_name", "token_id", "address", "request_id"),
         *("act", "kind_of_row", "object_id", "object_name", "what_changed", "previous", "hash"),
@@ -107,7 +107,7 @@ class EntryAdmin(RecordAdmin):
     def kind_of_row(self, entry: Entry) -> str:
         return kind_label(entry.object_type) or "–"
 
-    @display(description="Called")
+    @display(description="Name of the row")
     def called(self, entry: Entry) -> str:
         return entry.object_name or entry.object_id or "–"
 
@@ -117,7 +117,7 @@ class EntryAdmin(RecordAdmin):
         lines = [(field_label(entry.object_type, name), _change(change)) for name, change in entry.changes.items()]
         return format_html_join(mark_safe("<br>"), "{} {}", lines) or "–"
 
-    @button("Take along", icon="download", permission="view")
+    @button("Export", icon="download", permission="view")
     def take_along(self, request: HttpRequest) -> HttpResponseBase:
         """Export acts as CSV or JSON lines, oldest first."""
         form = ExportForm(request.GET if "kind" in request.GET else None)

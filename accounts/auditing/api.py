@@ -33,7 +33,8 @@ class AuditQuerySerializer(serializers.Serializer[AuditFilter]):
 
 class ActSerializer(serializers.ModelSerializer[Entry]):
     changes = serializers.DictField(
-        read_only=True, help_text="By field: [before, after], or null for a text or a secret, which is never shown."
+        read_only=True,
+        help_text="By field: [before, after], or null for a text or a secret. For acts that change no field: facts.",
     )
 
     class Meta:
@@ -61,7 +62,8 @@ class AuditView(ScopedView, ListAPIView[Entry]):
             return chosen.rows()
         except LookupError as error:
             sentence = Sentence(
-                "There is no act “{args}”. Name one such as token.made, or the part before its dot.", args=error.args[0]
+                "There is no act “{args}”. Name an act such as token.made, or the part before its dot.",
+                args=error.args[0],
             )
             raise ProductError("unknown_action", sentence) from error
 

@@ -12,7 +12,7 @@ from django.utils.safestring import SafeString
 from django.utils.translation import gettext as _
 
 from accounts.groups import services
-from accounts.models import May, PeopleGroup
+from accounts.models import PeopleGroup, Right
 from core import i18n
 from core.admin import CheckboxColumns, RowAdmin, acting_user, display
 
@@ -21,7 +21,7 @@ MOST_IN_FORM = 300  # members; Django accepts at most a thousand fields in one f
 
 class PeopleGroupForm(forms.ModelForm[PeopleGroup]):
     may = forms.MultipleChoiceField(
-        choices=May.choices,
+        choices=Right.choices,
         required=False,
         widget=CheckboxColumns(),
         help_text="People have the rights of all their groups.",
@@ -39,7 +39,7 @@ class PeopleGroupAdmin(RowAdmin):
     readonly_fields = ("size",)
     fieldsets = (
         (None, {"fields": ("name", "claim", "members", "managers")}),
-        ("May use", {"fields": services.OF_EVERYONE}),
+        ("May use", {"fields": services.EVERYONE_FIELDS}),
         ("What is kept", {"fields": ("conversation_days",)}),
     )
 
@@ -82,7 +82,7 @@ class PeopleGroupAdmin(RowAdmin):
 
     @display(description="May")
     def may_do(self, group: PeopleGroup) -> str:
-        return "; ".join(str(May(right).label) for right in group.may if right in May.values) or "–"
+        return "; ".join(str(Right(right).label) for right in group.may if right in Right.values) or "–"
 
     def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
         return super().has_delete_permission(request, obj) and not getattr(obj, "everyone", False)

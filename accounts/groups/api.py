@@ -9,7 +9,7 @@ from rest_framework.serializers import BaseSerializer
 
 from accounts.access.api_views import ScopedView
 from accounts.groups import services
-from accounts.models import May, PeopleGroup, User
+from accounts.models import PeopleGroup, Right, User
 from core.api.fields import RelatedList, StrictSerializer
 from core.api.pagination import ByName
 from core.permissions import require_right
@@ -59,7 +59,9 @@ class PeopleGroupSerializer(StrictSerializer, serializers.ModelSerializer[People
         max_length=MOST_TOOL_SERVERS,
         help_text="Names of the tool servers that its members may use; null: all.",
     )
-    may = serializers.ListField(child=serializers.ChoiceField(May.choices), max_length=len(May.choices), required=False)
+    may = serializers.ListField(
+        child=serializers.ChoiceField(Right.choices), max_length=len(Right.choices), required=False
+    )
 
     class Meta:
         model = PeopleGroup
@@ -83,8 +85,9 @@ class PeopleGroupSerializer(StrictSerializer, serializers.ModelSerializer[People
 
 
 class GroupViewSet(ScopedView, viewsets.ModelViewSet[PeopleGroup]):
-    """Groups of people. They need the scope `admin` and the right to manage groups. “Everyone” is one of them; only
-    its rights can be changed.
+    """Groups of people. Requests need the scope `admin` and the right to view or change groups.
+
+    Of the group “Everyone”, only the rights can be changed.
     """
 
     scope = "admin"

@@ -88,9 +88,9 @@ class OpenIDProviderAdmin(RowAdmin):
         redirect, sign_out = (request.build_absolute_uri(reverse(name, args=[provider.pk])) for name in names)
         return format_html(
             "{} <code>{}</code><br>{} <code>{}</code>",
-            _("Enter at the provider as the redirect address:"),
+            _("Enter this redirect address at the provider:"),
             redirect,
-            _("and, where it can sign people out here, for back-channel logout:"),
+            _("If the provider supports back-channel logout, enter this address for it:"),
             sign_out,
         )
 

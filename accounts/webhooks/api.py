@@ -32,8 +32,8 @@ class WebhookSerializer(StrictSerializer, serializers.ModelSerializer[Webhook]):
         read_only_fields: ClassVar = ["id", "note", "failing_since", "created"]
         extra_kwargs: ClassVar = {
             "url": {"help_text": "Begins with http:// or https://. Redirects are not followed."},
-            "note": {"help_text": "Why it was switched off, when nobody did that."},
-            "failing_since": {"help_text": "The first of the tries that have all failed until now."},
+            "note": {"help_text": "The reason if the product switched it off; empty otherwise."},
+            "failing_since": {"help_text": "The time of the first failed try since the last success."},
         }
 
 

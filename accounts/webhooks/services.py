@@ -95,7 +95,7 @@ def retry_delivery(*, user: User, delivery: WebhookDelivery) -> WebhookDelivery:
     ended = WebhookDelivery.objects.visible_to(user).exclude(status=WebhookDelivery.Status.WAITING)
     changed = ended.filter(pk=delivery.pk).update(status=WebhookDelivery.Status.WAITING, next_attempt=timezone.now())
     if not changed:
-        sentence = "This delivery waits for its next try already. See “next_attempt” for when that is."
+        sentence = "This delivery already waits for its next try, at “next_attempt”."
         raise ProductError("still_waiting", sentence, status=409)
     DELIVERIES.hand_over(delivery.pk)
     delivery.refresh_from_db()
@@ -172,5 +172,5 @@ def _events(names: Collection[str]) -> list[str]:
             ),
         )
     if not names:
-        raise ProductError("no_event", "Choose at least one event: without one there is nothing to tell.")
+        raise ProductError("no_event", "Choose at least one event.")
     return [event for event in events if event in names]

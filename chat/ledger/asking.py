@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from uuid import UUID
 
-from accounts.access.rights import counted_to
+from accounts.access.rights import billing_group
 from chat.ledger.models import ModelCall
 from chat.models import Conversation
 from chat.models.conversation_state import scope_of
@@ -183,7 +183,7 @@ def _store_call(model: Model, counted: int, billing: Billing) -> ModelCall:
         Usage(counted, 0),
         purpose=billing.purpose,
         person_id=billing.person,
-        group_id=counted_to(billing.person) if billing.person is not None else None,
+        group_id=billing_group(billing.person) if billing.person is not None else None,
         reading_id=billing.reading,
         token_id=billing.token,
         conversation_id=billing.conversation.pk if billing.conversation is not None else None,

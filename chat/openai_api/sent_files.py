@@ -7,7 +7,7 @@ from uuid import UUID
 
 from django.core.files.base import ContentFile
 
-from accounts.access.holds import free
+from accounts.access.holds import without_holds
 from accounts.models import User
 from chat.models import Conversation, Turn
 from chat.openai_api.errors import refused
@@ -84,7 +84,9 @@ def _stored(user: User, sent: Sequence[RequestFile], stored: list[UUID]) -> list
 
 def _delete_unattached(user: User, stored: Sequence[UUID]) -> None:
     """Delete the files that no message has. A file on legal hold stays."""
-    for file in free(File.objects.owned_by(user).filter(pk__in=stored, attachments=None, project_entries=None)):
+    for file in without_holds(
+        File.objects.owned_by(user).filter(pk__in=stored, attachments=None, project_entries=None)
+    ):
         services.delete(user=user, file=file)
 
 

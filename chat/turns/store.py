@@ -21,7 +21,7 @@ from django.db.models.lookups import Exact
 from django.urls import reverse
 from django.utils import timezone
 
-from accounts.access.rights import counted_to
+from accounts.access.rights import billing_group
 from accounts.webhooks.services import emit
 from chat.context.cache import SentPrompt
 from chat.ledger.models import ModelCall, total_cost
@@ -308,7 +308,7 @@ def _spent(turn: Turn, ending: Ending, outcome: TurnOutcome) -> list[ModelCall]:
     scope = scope_of(turn.conversation)
     texts = _texts_by_cycle(outcome.parts)
     purpose = ModelCall.Purpose.RUN if outcome.of_run else ModelCall.Purpose.ANSWER
-    group = counted_to(turn.conversation.owner_id, outcome.version)
+    group = billing_group(turn.conversation.owner_id, outcome.version)
     persona = turn.conversation.persona or scope.persona  # also if the user has lost access to it
     rows = []
     # A prompt that was refused as too long and the next prompt have the same cycle.

@@ -6,7 +6,7 @@ from django.utils import timezone
 
 from accounts.access.holds import require_movable
 from accounts.access.rights import require
-from accounts.models import May, PeopleGroup, Role, User, strongest
+from accounts.models import PeopleGroup, Right, Role, User, strongest
 from core.audit.services import record
 from core.errors import NotFound, ProductError
 from core.locks import lock
@@ -48,7 +48,7 @@ def share(
     """
     require_owner(user=user, persona=persona)
     if not has_right(user, "change", persona):
-        require(user, May.PUBLISH_PERSONAS)
+        require(user, Right.PUBLISH_PERSONAS)
     Persona.objects.select_for_update(no_key=True).get(pk=persona.pk)  # simultaneous shares must not exceed the limit
     row = _group_share(user, persona, group) if group else _user_share(persona, username)
     new = row._state.adding
@@ -96,7 +96,7 @@ def change_share(*, user: User, persona: Persona, share: object, role: str) -> P
     """Change the role of a share (its id). A stronger role needs the right to publish personas, as sharing does."""
     row = get_or_404(shares_of(user, persona).select_for_update(of=("self",)), share, "share")
     if strongest([row.role, _check_role(role)]) != row.role and not has_right(user, "change", persona):
-        require(user, May.PUBLISH_PERSONAS)
+        require(user, Right.PUBLISH_PERSONAS)
     before = row.role
     row.role = role
     row.save(update_fields=["role"])

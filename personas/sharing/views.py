@@ -7,7 +7,7 @@ from django.shortcuts import redirect, render
 
 from accounts.access.rights import may
 from accounts.access.sessions import SignedInRequest as Request
-from accounts.models import May, Role
+from accounts.models import Right, Role
 from core.errors import ProductError
 from core.permissions import has_right
 from core.requests import with_row
@@ -69,7 +69,7 @@ def context(request: Request, persona: Persona) -> dict[str, object]:
         "shares": services.shares_of(user, persona),
         "groups": services.groups_to_choose(user, persona),
         "roles": Role.choices,
-        "sharing": may(user, May.PUBLISH_PERSONAS) or has_right(user, "change", persona),
+        "sharing": may(user, Right.PUBLISH_PERSONAS) or has_right(user, "change", persona),
         "hands_over": role_of(user, persona) == Role.OWNER,
     }
 

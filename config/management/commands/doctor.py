@@ -324,7 +324,7 @@ def _storage() -> Iterator[Finding]:
 
 
 def _mail() -> Iterator[Finding]:
-    if not sending.is_set():
+    if not sending.has_mail_server():
         yield Finding("ok", Sentence("Mail"), Sentence("no mail server is set, so pages show links to copy"))
         return
     where = f"{settings.EMAIL_HOST}:{settings.EMAIL_PORT}"
@@ -396,7 +396,7 @@ def _check_endpoint(
 
 def mail_to(address: str) -> Finding:
     """Send a test mail to an operator, who checks whether it arrives."""
-    if not sending.is_set():
+    if not sending.has_mail_server():
         return Finding("fail", Sentence("Mail"), Sentence("no mail server is set"), Sentence("Set EMAIL_URL."))
     text = "This mail was sent by manage.py doctor: mails of your workspace arrive.\n"
     try:
