@@ -38,7 +38,7 @@ def test_a_provider_and_its_models_are_made_and_made_again() -> None:
         output = provider(*words)
         assert KEY not in output
         assert models() == [("gpt-4o", 128_000, False), ("llama3.2:3b", 8_192, True), ("mystery:latest", 4_096, False)]
-    assert "mystery:latest: 4,096 tokens (not known; give NAME:WINDOW)" in output
+    assert "mystery:latest: 4,096 tokens (unknown; set it with NAME:WINDOW)" in output
     assert "llama3.2:3b: 8,192 tokens, the default" in output
     row = Provider.objects.get()
     assert (row.name, row.base_url, row.api_key) == ("Ours", "http://localhost:11434/v1", KEY)

@@ -100,9 +100,9 @@ def test_an_empty_field_keeps_the_key_and_a_switch_removes_it(admin_client: Clie
 @pytest.mark.parametrize(
     ("changes", "sentence"),
     [
-        ({"base_url": "http://evil.example"}, "key is for the address before"),
-        ({"kind": "brave", "base_url": ""}, "key is for the address before"),
-        ({"kind": "brave", "clear_api_key": "on"}, "Brave answers only with a key"),
+        ({"base_url": "http://evil.example"}, "key belongs to the previous address"),
+        ({"kind": "brave", "base_url": ""}, "key belongs to the previous address"),
+        ({"kind": "brave", "clear_api_key": "on"}, "Brave requires a key"),
         ({"base_url": "", "new_api_key": "x"}, "SearXNG has no address of its own"),
         ({"base_url": "searxng:8080"}, "Begin with http://"),
         ({"new_api_key": "ключ"}, "Paste it again"),
@@ -204,7 +204,7 @@ def test_a_tool_server_is_set_up_and_its_secret_is_on_no_page(
 @pytest.mark.parametrize(
     ("changes", "sentence"),
     [
-        ({"base_url": "https://evil.example/mcp"}, "key is for the address before"),
+        ({"base_url": "https://evil.example/mcp"}, "key belongs to the previous address"),
         ({"base_url": "", "new_api_key": "x"}, "Enter the URL of a server, or the command"),
         ({"kind": "stdio", "new_api_key": "x"}, "Enter the URL of a server, or the command"),
         ({"kind": "stdio", "command": "run 'it"}, "A quotation mark is not closed"),

@@ -13,7 +13,7 @@ from core.errors import ProductError
 from core.sentences import Sentence
 from llm import model_facts
 from llm.models import Model, Provider
-from llm.services import save_model, test_connection
+from llm.services import test_connection, upsert_model
 from personas.models import Persona
 from workspace.models import Workspace
 from workspace.models.settings import workspace_at
@@ -75,10 +75,10 @@ def offered(provider: Provider) -> list[str]:
 
 
 def add_models(*, user: User, provider: Provider, names: Sequence[str]) -> list[Model]:
-    """Add models with the provider's facts about them. Raises `no_model_chosen` (422) or errors of `save_model`."""
+    """Add models with the provider's facts about them. Raises `no_model_chosen` (422) or errors of `upsert_model`."""
     if not names:
         sentence = Sentence("Choose at least one model, or type the name of one.")
         raise ProductError("no_model_chosen", sentence, status=422)
-    rows = [save_model(user=user, provider=provider, name=name) for name in names]
+    rows = [upsert_model(user=user, provider=provider, name=name) for name in names]
     model_facts.read(provider, names=names, trying=True)
     return rows

@@ -22,7 +22,7 @@ from core.sentences import NO_SENTENCE
 from llm import model_facts
 from llm.model_facts import in_words
 from llm.models import Model, Provider
-from llm.services import answers, known_of, set_default_model, store_provider
+from llm.services import is_chat_model, known_values, save_provider_form, set_default_model
 from personas.services import create_persona
 from workspace.models import Workspace
 from workspace.models.settings import workspace_of
@@ -66,7 +66,7 @@ def provider(request: Request) -> HttpResponse:
         return _page(request, "provider", {"form": form}, status=422)
     row = form.save(commit=False)
     row.enabled = True
-    store_provider(user=request.user, provider=row, api_key=form.api_key)
+    save_provider_form(user=request.user, provider=row, api_key=form.api_key)
     try:
         services.offered(row)
     except ProductError as problem:
@@ -138,8 +138,8 @@ def _offers(row: Provider) -> tuple[list[ModelOffer], ProductError | None]:
         {
             "name": model.name,
             "added": model.name in added,
-            "words": in_words(known_of(model)),
-            "answers": answers(model),
+            "words": in_words(known_values(model)),
+            "answers": is_chat_model(model),
         }
         for model in models
     ], None

@@ -27,7 +27,7 @@ from contrib.ag_ui.translation import RunHead, Translation
 from core.errors import NotFound, ProductError
 from core.sentences import Sentence
 from llm.models import Model, Provider
-from llm.services import save_provider
+from llm.services import upsert_provider
 from llm.types.model_call import (
     LoopEvent,
     ReasoningDelta,
@@ -392,7 +392,7 @@ def test_a_backslash_before_u0000_is_no_nul() -> None:
 
 @pytest.fixture
 def somebody(db: None) -> User:
-    save_provider(
+    upsert_provider(
         name="P", kind=Provider.Kind.OPENAI, base_url="http://127.0.0.1:9/v1", api_key="", models=[("m", 9_000)],
         default=True,
     )  # fmt: skip

@@ -20,7 +20,7 @@ from core.audit.models import Entry
 from core.audit.origin import How, Origin, use_origin
 from files.models import Embedder
 from llm.models import ToolServer, WebAccess, WebSearch
-from llm.services import store_model
+from llm.services import save_model_form
 from llm.tools.services import store_tool_server, store_web_access
 from personas.models import BudgetProfile, Reminder, SummaryPrompt, SystemPrompt
 from personas.services import save_prompt, save_text
@@ -270,14 +270,14 @@ def _(w: World) -> None:
     model = w.model()
     model.pk, model._state.adding, model.name = None, True, "another"
     model.pk = type(model)().pk
-    in_admin(w, lambda: store_model(user=w.admin, model=model))
+    in_admin(w, lambda: save_model_form(user=w.admin, model=model))
 
 
 @staff("model.changed")
 def _(w: World) -> None:
     model = w.model()
     model.enabled = False
-    in_admin(w, lambda: store_model(user=w.admin, model=model))
+    in_admin(w, lambda: save_model_form(user=w.admin, model=model))
 
 
 @staff("model.made_default")
