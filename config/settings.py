@@ -105,7 +105,7 @@ TEMPLATES: list[dict[str, object]] = [
                 "django.template.context_processors.request",
                 "django.contrib.auth.context_processors.auth",
                 "django.contrib.messages.context_processors.messages",
-                "workspace.look.for_templates",
+                "workspace.look.template_context",
             ],
         },
     },

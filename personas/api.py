@@ -32,7 +32,7 @@ from llm.serializers import ModelSerializer
 from personas import services, tools
 from personas.models import BudgetProfile, Persona, PersonaShare, Reminder, SystemPrompt
 from personas.sharing.api import SharedPersonas
-from personas.sharing.roles import may_change, require_editor, require_owner, role_of
+from personas.sharing.roles import is_editor, require_editor, require_owner, role_of
 
 METHODS = ("get", "post", "patch", "delete", "head", "options")
 
@@ -93,7 +93,7 @@ class PersonaSerializer(StrictSerializer, serializers.ModelSerializer[Persona]):
         return role_of(self.context["request"].user, persona) or Role.READER
 
     def get_editable(self, persona: Persona) -> bool:
-        return may_change(self.context["request"].user, persona)
+        return is_editor(self.context["request"].user, persona)
 
     def validate_tools(self, names: list[str]) -> list[str]:
         try:
@@ -124,7 +124,9 @@ class ReminderSerializer(StrictSerializer, serializers.ModelSerializer[Reminder]
         write_only=True,
         help_text=("The persona that it belongs to. This cannot change: delete it and create another one."),
     )
-    personas = serializers.SerializerMethodField(help_text="The personas that use it, as far as you see them.")
+    personas = serializers.SerializerMethodField(
+        help_text="The personas that use it, without those that you cannot see."
+    )
 
     class Meta:
         model = Reminder
@@ -147,7 +149,7 @@ class ReminderSerializer(StrictSerializer, serializers.ModelSerializer[Reminder]
         persona = attrs.get("persona")
         attrs.setdefault("scope", Reminder.Scope.PERSONA if persona else Reminder.Scope.EVERYWHERE)
         if (attrs["scope"] == Reminder.Scope.PERSONA) != (persona is not None):
-            sentence = gettext("Name the persona with scope “persona”, and none with scope “everywhere”.")
+            sentence = gettext("Name a persona with the scope “persona”, and no persona with the scope “everywhere”.")
             raise serializers.ValidationError({"persona": [sentence]})
         return attrs
 
@@ -188,7 +190,7 @@ class SystemPromptSerializer(StrictSerializer, serializers.ModelSerializer[Syste
 
 
 class AdminView(ScopedView):
-    """A view for administrators. With `reading`, the scope `chat` is enough to read."""
+    """A view for administrators. With `reading`, a token of the scope `chat` may read."""
 
     reading = False
     administers: type[models.Model]

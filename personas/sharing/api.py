@@ -70,7 +70,7 @@ class SharedPersonas(ScopedView, viewsets.GenericViewSet[Persona]):
     @extend_schema(request=ShareWithSerializer, responses={201: PersonaShareSerializer})
     @shares.mapping.post
     def add_share(self, request: Request, pk: str) -> Response:
-        """Share the persona with a user or a group, which has it at once. An existing share gets the new role.
+        """Share the persona with a user or a group, who can use it at once. An existing share gets the new role.
 
         The response is the same whether the user name exists or not. If a user has several roles, the strongest
         counts.

@@ -676,13 +676,13 @@ def check_text(name: str, text: str) -> str:
     if not text:
         raise ProductError(
             "empty_prompt",
-            Sentence("“{title}” cannot be empty. Write a text, or go back to the built-in one.", title=about.title),
+            Sentence("“{title}” cannot be empty. Write a text, or activate the built-in one.", title=about.title),
         )
     if len(text) > about.most:
         raise ProductError(
             "prompt_too_long",
             Sentence(
-                "The text has {text} characters; “{title}” may have {most}.",
+                "The text has {text} characters, but “{title}” can have at most {most}.",
                 text=len(text),
                 title=about.title,
                 most=about.most,
@@ -703,13 +703,14 @@ def check_text(name: str, text: str) -> str:
         raise ProductError(
             "placeholder_unknown",
             Sentence(
-                "There is no placeholder {strange} in this text. It may have {known}.",
+                "This text cannot have the placeholder {strange}. Its placeholders are {known}.",
                 strange=strange[0],
                 known=allowed,
             )
             if allowed
             else Sentence(
-                "There is no placeholder {strange} in this text. It has none; leave the braces out.", strange=strange[0]
+                "This text cannot have the placeholder {strange}. It has no placeholders, so remove the braces.",
+                strange=strange[0],
             ),
         )
     return text

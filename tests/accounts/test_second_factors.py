@@ -29,7 +29,7 @@ from tests.accounts.software_passkey import Passkey, with_passkey
 from tests.conftest import PASSWORD
 from tests.product import free_port
 from workspace.models import Workspace
-from workspace.services import change
+from workspace.services import change_settings
 
 pytestmark = pytest.mark.django_db
 
@@ -52,7 +52,7 @@ def olga() -> User:
 
 @pytest.fixture
 def required() -> Iterator[None]:
-    change(user=None, fields={"second_factor": Workspace.SecondFactor.EVERYBODY})
+    change_settings(user=None, fields={"second_factor": Workspace.SecondFactor.EVERYBODY})
     yield
 
 
@@ -348,7 +348,7 @@ def test_what_a_session_has_open_ends_when_the_workspace_begins_to_ask(olga: Use
     here, _ = sign_in(olga)
     credential = Credential.of_session(here.session, olga)
     assert valid_credentials({credential}) == {credential}
-    change(user=None, fields={"second_factor": Workspace.SecondFactor.EVERYBODY})
+    change_settings(user=None, fields={"second_factor": Workspace.SecondFactor.EVERYBODY})
     assert valid_credentials({credential}) == set()
     with_app(olga)  # which ends that session
     client, _ = sign_in(olga)
@@ -356,7 +356,7 @@ def test_what_a_session_has_open_ends_when_the_workspace_begins_to_ask(olga: Use
 
 
 def test_it_may_be_asked_of_administrators_alone(olga: User) -> None:
-    change(user=None, fields={"second_factor": Workspace.SecondFactor.ADMINISTRATORS})
+    change_settings(user=None, fields={"second_factor": Workspace.SecondFactor.ADMINISTRATORS})
     here, _ = sign_in(olga)
     assert here.get("/files/").status_code == 200
     User.objects.filter(pk=olga.pk).update(is_staff=True)

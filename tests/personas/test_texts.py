@@ -10,7 +10,7 @@ from django.test.utils import CaptureQueriesContext
 from accounts.models import User
 from core.errors import ProductError
 from personas.models import PromptText
-from personas.services import activate_prompt, rules_at, save_text, texts_then, use_built_in_text
+from personas.services import activate_prompt, rules_at, save_text, texts_of_report, use_built_in_text
 from personas.texts import BUILT_IN, GROUPS, TEXTS, Texts, TextVersion, check_text
 from tests.personas.programs import Program
 from workspace.models import WorkspaceVersion
@@ -68,8 +68,8 @@ def test_a_version_holds_at_once_and_the_built_in_text_comes_back(admin_user: Us
     assert rules_at().texts["citations"] == "Cite A."
     use_built_in_text(user=admin_user, name="citations")
     assert rules_at().texts.own.keys() == {"title"} and PromptText.objects.count() == 3
-    assert texts_then({"citations": "2", "persona": "2"})["citations"] == "Cite B."
-    assert texts_then({"persona": "2"}) is BUILT_IN
+    assert texts_of_report({"citations": "2", "persona": "2"})["citations"] == "Cite B."
+    assert texts_of_report({"persona": "2"}) is BUILT_IN
 
 
 @pytest.mark.django_db

@@ -36,7 +36,7 @@ class WorkspaceSerializer(StrictSerializer, serializers.ModelSerializer[Workspac
         required=False,
         allow_blank=True,
         max_length=Workspace.MOST_SUGGESTIONS * (Workspace.MAX_SUGGESTION + 2),
-        help_text="Messages that the empty page suggests, one a line, at most four. Empty: the product's own.",
+        help_text="Messages that the empty page suggests, one per line, at most four. Empty: the product's own.",
     )
     languages = serializers.ListField(
         child=serializers.ChoiceField(settings.LANGUAGES),
@@ -49,7 +49,7 @@ class WorkspaceSerializer(StrictSerializer, serializers.ModelSerializer[Workspac
         queryset=BudgetProfile.objects.all(),
         required=False,
         allow_null=True,
-        help_text="The budget profile if a persona names none; null without one.",
+        help_text="The budget profile of personas that name none; null if there is no profile.",
     )
     layout = serializers.ChoiceField(
         BudgetProfile.Layout.choices, required=False, help_text="The order of the prompt in the default profile."

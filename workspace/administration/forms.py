@@ -18,7 +18,7 @@ from llm.models import Model
 from personas.models import BudgetProfile
 from personas.services import default_profile
 from workspace.models import Workspace
-from workspace.services import FIELDS, logo_of
+from workspace.services import FIELDS, make_logo
 
 
 class WorkspaceForm(forms.ModelForm[Workspace]):
@@ -79,7 +79,7 @@ class WorkspaceForm(forms.ModelForm[Workspace]):
         picture = self.cleaned_data["picture"]
         if picture:
             try:
-                logo_of(picture)
+                make_logo(picture)
             except ProductError as error:
                 raise forms.ValidationError(str(error.sentence), code=error.code) from error
             picture.seek(0)

@@ -66,8 +66,8 @@ class PeopleAdmin(UserAdmin):
         icon="delete_forever",
         permission="delete",
         ask="Erase this person?",
-        explain="The account goes with every conversation, file, project, persona and task of theirs, and the audit "
-        "names them by id alone. Nobody can bring it back. Hand over first what is to stay.",
+        explain="The account is deleted with all conversations, files, projects, personas and tasks of the person. The "
+        "audit names the person only by id. This cannot be undone. First hand over the items that must stay.",
         form=EraseForm,
     )
     def erase(self, request: HttpRequest, form: EraseForm, object_id: str) -> HttpResponse:

@@ -13,6 +13,6 @@ urlpatterns = require_sign_in(
         path("default/", views.default, name="default"),
         path("persona/", views.persona, name="persona"),
         path("people/", views.invite, name="people"),
-        path("end/", views.end, name="end"),
+        path("end/", views.end_setup, name="end"),
     ]
 )

@@ -48,7 +48,7 @@ def administrators(view: Callable[..., HttpResponse]) -> Callable[..., HttpRespo
 @administrators
 @require_GET
 def start(request: Request) -> HttpResponse:
-    return _page(request, "start", {"bundled": services.bundled_model(), "providers": services.connected()})
+    return _page(request, "start", {"bundled": services.bundled_model(), "providers": services.connected_providers()})
 
 
 @administrators
@@ -68,7 +68,7 @@ def provider(request: Request) -> HttpResponse:
     row.enabled = True
     save_provider_form(user=request.user, provider=row, api_key=form.api_key)
     try:
-        services.offered(row)
+        services.list_offered_models(row)
     except ProductError as problem:
         retry_form = ConnectForm({**request.POST.dict(), "of": str(row.pk)})  # the key is already stored
         retry_form.is_valid()
@@ -80,7 +80,7 @@ def provider(request: Request) -> HttpResponse:
 @require_GET
 def models(request: Request) -> HttpResponse:
     """Redirect to the models of the newest provider."""
-    newest = services.connected().first()
+    newest = services.connected_providers().first()
     return redirect("setup:models_of", newest.pk) if newest is not None else redirect("setup:provider")
 
 
@@ -128,7 +128,7 @@ class ModelOffer(TypedDict):
 def _offers(row: Provider) -> tuple[list[ModelOffer], ProductError | None]:
     """Return the models that the provider offers, with their facts, or no models and the error."""
     try:
-        names = services.offered(row)
+        names = services.list_offered_models(row)
         facts = model_facts.ask(row, names).facts
     except ProductError as error:
         return [], error
@@ -194,7 +194,7 @@ def invite(request: Request) -> HttpResponse:
 
 @administrators
 @require_POST
-def end(request: Request) -> HttpResponse:
+def end_setup(request: Request) -> HttpResponse:
     """Complete or dismiss the setup. Afterwards only the menu of the admin links to it."""
     set_setup(user=request.user, state=Workspace.Setup.DONE)
     return redirect("chat:home")
