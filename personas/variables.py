@@ -40,8 +40,8 @@ def check_variables(text: str) -> None:
             raise ProductError(
                 "variable_unknown",
                 Sentence(
-                    "There is no variable {{{{{name}}}}}. The variables are {names}. Write a backslash before the braces "
-                    "to send them unchanged.",
+                    "There is no variable {{{{{name}}}}}. The variables are {names}. Write a backslash before the "
+                    "braces to send them unchanged.",
                     name=name,
                     names=names,
                 ),
