@@ -183,7 +183,7 @@ def test_the_choices_say_what_they_mean(owner: User, persona: Persona, model: Mo
     assert "Old messages are summarised above 65 % of the room, down to 25 %." in shown
     assert "It uses at most 12,288 tokens of the model's window. 900 are kept free" in shown
     assert "Old messages are summarised above 7,800 tokens, down to 3,000." in shown
-    assert "Old messages are left out when there is no room." in shown
+    assert "Old messages are left out when the prompt is full." in shown
     assert "The workspace&#x27;s default (m)" in shown
     assert re.search(r"<option value=.[^>]+>m</option>", shown)
     assert "No search service is set up yet" in shown
