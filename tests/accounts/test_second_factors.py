@@ -279,7 +279,7 @@ def test_a_sensitive_page_asks_who_signed_in_long_ago_to_do_it_again(
     monkeypatch.undo()
     key = here.session.session_key
     wrong = here.post(location, {"password": "guess", "next": address})
-    assert "do not belong together" in wrong.content.decode()
+    assert "The user name or the password is wrong" in wrong.content.decode()
     other = User.objects.create_user(uuid4().hex, password="the password of another")
     foreign = here.post(location, {"username": other.username, "password": "the password of another", "next": address})
     assert foreign.status_code == 200  # whoever is named, it is the password of who is signed in that counts

@@ -27,7 +27,7 @@ LIMIT = 3
 ENOUGH = 2 * LIMIT + 1
 LOGIN, ADMIN = reverse("login"), reverse("admin:login")
 TOO_MANY = "Too many attempts have failed. Try again in"
-WRONG = "do not belong together"
+WRONG = "The user name or the password is wrong"
 _random = SystemRandom()
 
 

@@ -249,7 +249,7 @@ def test_the_admin_lists_the_tools_of_a_server_and_names_the_broken_one(admin_cl
         [*(tool(f"tool{number}", description="Counts.") for number in range(81)), tool("broken", [1])]
     )
     row = ToolServer.objects.create(name="big", kind="stdio", command=behaviour.as_process(tmp_path))
-    assert "Not asked yet" in admin_client.get(change_url(row)).content.decode()
+    assert "Not requested yet" in admin_client.get(change_url(row)).content.decode()
     messages = press(admin_client, row, "list_tools")
     assert "big__tool80" in messages and "big__broken" not in messages
     page = " ".join(admin_client.get(change_url(row)).content.decode().split())

@@ -118,7 +118,7 @@ def test_sharing_asks_for_the_right_to_make_personas_for_others_and_taking_back_
     assert code(share, user=olga, persona=persona, username="anna") == "right_missing"
     assert code(change_share, user=olga, persona=persona, share=row.pk, role="owner") == "right_missing"
     assert code(change_share, user=olga, persona=persona, share=row.pk, role="reader") == ""
-    assert "you can only take shares back" in browser(olga).get(reverse("personas:persona", args=[persona.pk])).text
+    assert "you can only remove shares" in browser(olga).get(reverse("personas:persona", args=[persona.pk])).text
     assert code(remove_share, user=olga, persona=persona, share=row.pk) == ""
 
 
