@@ -38,7 +38,7 @@ class RateAllowance:
     def exceeded(self) -> bool:
         return self.used > self.limit
 
-    def write(self, response: HttpResponseBase) -> None:
+    def set_headers(self, response: HttpResponseBase) -> None:
         """Set the header fields of draft-ietf-httpapi-ratelimit-headers-06."""
         response["RateLimit-Limit"] = str(self.limit)
         response["RateLimit-Remaining"] = str(max(0, self.limit - self.used))

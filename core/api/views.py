@@ -107,5 +107,5 @@ class ApiView(APIView):
     def finalize_response(self, request: Request, response: Response, *args: Any, **kwargs: Any) -> Response:
         final = super().finalize_response(request, response, *args, **kwargs)
         if self.allowance is not None:
-            self.allowance.write(final)
+            self.allowance.set_headers(final)
         return final
