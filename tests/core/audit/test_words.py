@@ -55,7 +55,7 @@ def test_the_list_says_both_and_filters_by_the_code(admin_client: Client, olga: 
     (entry,) = page.context["cl"].result_list
     text = page.content.decode()
     assert 'Person changed <code class="quiet">person.changed</code>' in text
-    assert "API token made · token.made" in text
+    assert "API token created · token.made" in text
     one = admin_client.get(f"/admin/audit/entry/{entry.pk}/change/").content.decode()
     assert "<code>true → false</code>" in one
     assert Entry.objects.filter(object_id=str(olga.pk)).count() == HISTORY_PAGE + 2
