@@ -79,7 +79,7 @@ def test_the_password_is_followed_by_the_code_which_is_taken_once(olga: User) ->
     secret, _ = with_app(olga)
     here, answer = sign_in(olga, next="/files/")
     assert answer["Location"] == SECOND and not signed_in(here)
-    assert "Code of your app" in here.get(SECOND).content.decode()
+    assert "Code from your app" in here.get(SECOND).content.decode()
     code = code_of(secret)
     assert here.post(SECOND, {"code": f"{code[:3]}-{code[3:]} "})["Location"] == "/files/"
     assert signed_in(here)

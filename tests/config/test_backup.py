@@ -157,7 +157,7 @@ def test_a_restore_that_was_broken_off_is_begun_again_and_brings_everything_back
         database.execute("TRUNCATE accounts_user")
         restored = manage(empty, "restore", str(tmp_path / "backup"))
         assert restored.returncode == 0, restored.stderr
-        assert "All is restored." in restored.stdout and secret not in restored.stdout
+        assert "The backup is restored." in restored.stdout and secret not in restored.stdout
         assert database.execute(STRUCTURE).fetchall() == fetch_rows(STRUCTURE)
         assert rows_of(lambda query: database.execute(query).fetchall()) == rows_of(fetch_rows)
     assert (tmp_path / "after" / "files" / name).read_bytes() == b"what was uploaded"
@@ -267,7 +267,7 @@ def test_a_backup_into_an_open_folder_is_for_its_owner_alone(
     for _ in range(2):
         output = StringIO()
         call_command("backup", str(target), stdout=output)
-        assert "is open to others of this machine (mode 755)" in output.getvalue()
+        assert "is open to other users of this machine (mode 755)" in output.getvalue()
         paths = list(target.rglob("*"))
         assert {path.stat().st_mode & 0o777 for path in paths if path.is_file()} == {0o600}
         assert {path.stat().st_mode & 0o777 for path in paths if path.is_dir()} == {0o700}

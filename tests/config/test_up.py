@@ -105,8 +105,8 @@ class Up:
         before = self.server(name)
         os.kill(before, signal.SIGKILL)
         sentence = f"up       | {name} was killed (SIGKILL); it is restarted in"
-        until(lambda: sentence in self.log_text(), f"the log says that {name} is started again")
-        until(lambda: self.server(name) not in (0, before), f"{name} is started again")
+        until(lambda: sentence in self.log_text(), f"the log says that {name} is restarted")
+        until(lambda: self.server(name) not in (0, before), f"{name} is restarted")
 
     def answers(self, path: str) -> bool:
         with suppress(httpx.TransportError):

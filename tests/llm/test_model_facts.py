@@ -284,5 +284,5 @@ def test_the_doctor_names_what_retires_soon_and_what_is_larger_than_its_server()
         findings = [(each.subject.english, each.detail.english) for each in doctor._models()]
     assert findings == [
         ("Model claude-opus-5-5 of Ours", f"retires on {soon:%Y-%m-%d}"),
-        ("Model claude-opus-5-5 of Ours", "its window is 2,000,000 tokens here, but 1,000,000 at its server"),
+        ("Model claude-opus-5-5 of Ours", "its window is set to 2,000,000 tokens, but its server has 1,000,000"),
     ]

@@ -186,7 +186,7 @@ def test_the_choices_say_what_they_mean(owner: User, persona: Persona, model: Mo
     assert "Old messages are left out when the prompt is full." in shown
     assert "The workspace&#x27;s default (m)" in shown
     assert re.search(r"<option value=.[^>]+>m</option>", shown)
-    assert "No search service is set up yet" in shown
+    assert "No search service is set up" in shown
 
 
 def test_a_model_that_was_switched_off_stays_chosen_and_says_so(owner: User, persona: Persona, model: Model) -> None:
