@@ -30,7 +30,7 @@ def test_every_built_in_text_keeps_its_own_rules_and_has_a_name_of_its_own() -> 
         ("title", " \r\n ", "empty_prompt", "“Title of a conversation” cannot be empty."),
         ("title", "x" * 4_001, "prompt_too_long", "The text has 4,001 characters"),
         ("run_item", "Do {item}.", "placeholder_missing", "The text lacks {code}, which stands for its code with @"),
-        ("run_item", "Do {code} {item} {when}.", "placeholder_unknown", "no placeholder {when} in this text. It may"),
+        ("run_item", "Do {code} {item} {when}.", "placeholder_unknown", "the placeholder {when}. Its placeholders are"),
         ("citations", "Like [{number}].", "placeholder_unknown", "It has no placeholders, so remove the braces."),
     ],
 )
