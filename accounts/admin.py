@@ -24,7 +24,15 @@ from accounts.openid import admin as openid_admin
 from accounts.people_admin import RightsAdmin, refuse_in_field
 from accounts.webhooks import admin as webhook_admin
 from core import i18n
-from core.admin import Confirmation, ReadOnlyAdmin, RecordAdmin, acting, confirmed, display, go
+from core.admin import (
+    Confirmation,
+    ReadOnlyAdmin,
+    RecordAdmin,
+    acting_user,
+    confirmation_button,
+    display,
+    htmx_redirect,
+)
 from core.sentences import Sentence
 
 __all__ = [  # Django imports only this module, which imports the other admin modules
@@ -39,14 +47,14 @@ admin.site.unregister([Group, Authenticator, EmailAddress])
 
 
 class GroupForm(forms.ModelForm[Group]):
-    """The form of a group. `acting`: the administrator who fills it in, set by `GroupAdmin.get_form`."""
+    """The form of a group. `acting_user`: the administrator who fills it in, set by `GroupAdmin.get_form`."""
 
-    acting: ClassVar[AbstractUser]
+    acting_user: ClassVar[AbstractUser]
 
     def clean_permissions(self) -> Any:
         permissions = self.cleaned_data["permissions"]
         before = self.instance.permissions.all() if self.instance.pk else Permission.objects.none()
-        refuse_in_field(require_held, self.acting, set(permissions) ^ set(before))
+        refuse_in_field(require_held, self.acting_user, set(permissions) ^ set(before))
         return permissions
 
 
@@ -58,20 +66,20 @@ class GroupAdmin(RightsAdmin):
 
     def get_form(self, request: HttpRequest, *args: Any, **kwargs: Any) -> Any:
         form: Any = super().get_form(request, *args, **kwargs)
-        form.acting = acting(request)
+        form.acting_user = acting_user(request)
         return form
 
     def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        return super().has_delete_permission(request, obj) and not (obj and group_outranks(obj, acting(request)))
+        return super().has_delete_permission(request, obj) and not (obj and group_outranks(obj, acting_user(request)))
 
     def save_model(self, request: HttpRequest, obj: Any, form: Any, change: Any) -> None:
-        services.save_group(user=acting(request), group=obj, permissions=form.cleaned_data["permissions"])
+        services.save_group(user=acting_user(request), group=obj, permissions=form.cleaned_data["permissions"])
 
     def save_related(self, request: HttpRequest, form: Any, formsets: Any, change: Any) -> None:
         """Save nothing: `save_model` has stored the related rows."""
 
     def delete_model(self, request: HttpRequest, obj: Any) -> None:
-        services.delete_group(user=acting(request), group=obj)
+        services.delete_group(user=acting_user(request), group=obj)
 
 
 @admin.register(AdminRecord)
@@ -94,7 +102,7 @@ class AdminRecordAdmin(RecordAdmin):
 
 @admin.register(ApiToken)
 class ApiTokenAdmin(ReadOnlyAdmin):
-    """The tokens that people have made. Administrators see and revoke them, without the hash."""
+    """The API tokens of people. Administrators see them without the hash, and can revoke them."""
 
     list_display = ("name", "user", "scope_names", "state", "created", "last_used")
     list_select_related = ("user",)
@@ -104,7 +112,7 @@ class ApiTokenAdmin(ReadOnlyAdmin):
     actions_detail: Any = ("revoke",)
 
     def has_revoke_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        return acting(request).has_perm("accounts.change_apitoken")
+        return acting_user(request).has_perm("accounts.change_apitoken")
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[ApiToken]:
         rows: QuerySet[ApiToken] = super().get_queryset(request)
@@ -125,17 +133,17 @@ class ApiTokenAdmin(ReadOnlyAdmin):
         for token in tokens:
             self._revoke(request, token)
 
-    @confirmed(
+    @confirmation_button(
         "Revoke",
         icon="block",
         ask="Revoke this token?",
-        explain="Programs that use it are refused from now on. It cannot be undone; the owner can make a new one.",
+        explain="Programs that use it are refused from now on. This cannot be undone. The owner can create a new one.",
         permission="revoke",
     )
     def revoke(self, request: HttpRequest, form: Confirmation, object_id: str) -> HttpResponse:
         self._revoke(request, self.row(request, object_id))
-        return go(reverse("admin:accounts_apitoken_changelist"))
+        return htmx_redirect(reverse("admin:accounts_apitoken_changelist"))
 
     def _revoke(self, request: HttpRequest, token: ApiToken) -> None:
-        services.revoke_token(user=acting(request), token=token)
+        services.revoke_token(user=acting_user(request), token=token)
         self.message_user(request, Sentence("The token “{token}” is revoked.", token=str(token)), messages.SUCCESS)

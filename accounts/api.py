@@ -13,15 +13,15 @@ from rest_framework.response import Response
 from accounts import services
 from accounts.access.api_views import ScopedView
 from accounts.access.login import needs_fresh, require_fresh
-from accounts.access.login_throttle import confirm
+from accounts.access.login_throttle import confirm_password
 from accounts.access.rights import rights_of
 from accounts.models import ApiToken, PeopleGroup, User
-from core.api.fields import Strict, valid
+from core.api.fields import StrictSerializer, validate
 from core.api.idempotency import ShownOnce
 from core.api.pagination import NewestFirst
 
 
-class MeSerializer(Strict, serializers.ModelSerializer[User]):
+class MeSerializer(StrictSerializer, serializers.ModelSerializer[User]):
     email = serializers.CharField(read_only=True, help_text="May be empty.")
 
     rights = serializers.SerializerMethodField(help_text="The rights that the person has through groups.")
@@ -35,17 +35,17 @@ class MeSerializer(Strict, serializers.ModelSerializer[User]):
         ]
         read_only_fields: ClassVar = ["id", "username", "email", "is_staff"]
         extra_kwargs: ClassVar = {
-            "language": {"help_text": "Empty: as the browser asks."},
+            "language": {"help_text": "Empty: the browser's language."},
             "timezone": {"help_text": "An IANA name such as Europe/Paris."},
-            "theme": {"help_text": "Empty: as the system is set."},
+            "theme": {"help_text": "Empty: the theme of the system."},
             "accepts_model_tasks": {
-                "help_text": "Tasks that a model makes count at once; else they are proposed until they are accepted."
+                "help_text": "True: tasks of a model count at once. False: they are proposals until they are accepted."
             },
             "asks_before_search": {
-                "help_text": "Each web search of a model waits for permission; where the workspace asks, always."
+                "help_text": "Web searches of models wait for permission. The workspace can require this for everyone."
             },
             "tasks_in_prompts": {
-                "help_text": "Today's tasks, and those that are mentioned, go along with messages. Runs need no switch."
+                "help_text": "Prompts contain today's tasks and mentioned tasks. Runs do not depend on this."
             },
         }
 
@@ -73,11 +73,11 @@ class TokenSerializer(serializers.ModelSerializer[ApiToken]):
         fields: ClassVar = ["id", "name", "scopes", "created", "expires", "last_used"]
         read_only_fields: ClassVar = ["id", "created", "last_used"]
         extra_kwargs: ClassVar = {
-            "expires": {"help_text": f"Without: after {services.TOKEN_LIFE.days} days; null: never."},
+            "expires": {"help_text": f"Default: after {services.TOKEN_LIFE.days} days. Null: never."},
         }
 
 
-class AskForTokenSerializer(Strict, TokenSerializer):
+class AskForTokenSerializer(StrictSerializer, TokenSerializer):
     password = serializers.CharField(
         max_length=LONGEST_PASSWORD,
         required=False,
@@ -107,13 +107,13 @@ class NewTokenSerializer(TokenSerializer):
 
 
 class MeView(ScopedView):
-    """`serializer_class`: of a person."""
+    """The user of the token or session. `serializer_class`: the serializer of a person."""
 
     scope = "admin"
     serializer_class: type[MeSerializer] = MeSerializer
 
-    def scope_needed(self) -> str | None:
-        """Return the scope of a change; every token may read its person."""
+    def required_scope(self) -> str | None:
+        """Return the scope that a change needs. Every token may read its person."""
         return None if self.request.method in SAFE_METHODS else self.scope
 
     @extend_schema(responses=MeSerializer)
@@ -149,17 +149,17 @@ class TokenViewSet(ScopedView, mixins.RetrieveModelMixin, mixins.ListModelMixin,
         in `left_out`.
         """
         asking = request.auth if isinstance(request.auth, ApiToken) else None
-        fields = valid(AskForTokenSerializer, request)
+        fields = validate(AskForTokenSerializer, request)
         if asking is None:
             if self.person.has_usable_password():
-                confirm(request, self.person, fields["password"])
+                confirm_password(request, self.person, fields["password"])
             if needs_fresh(self.person):
                 require_fresh(request)
         row, token = services.create_token(
             user=self.person,
             name=fields["name"],
             scopes=fields.get("scopes"),
-            expires=fields.get("expires", services.usual_end(asking)),
+            expires=fields.get("expires", services.default_expiry(asking)),
             asking=asking,
         )
         shown = {**TokenSerializer(row).data, "token": token}

@@ -1,4 +1,4 @@
-"""Register work that goes with the deletion of a person.
+"""Register functions that run when a person is deleted.
 
 An app registers a function in `AppConfig.ready()`: `on_user_delete(delete_reminders_of)`.
 """

@@ -16,7 +16,7 @@ from django.utils.translation import gettext_lazy as _
 from unfold.forms import AuthenticationForm as UnfoldSignInForm
 
 from accounts.access import sign_ins
-from accounts.access.login import require_own_way
+from accounts.access.login import require_password_sign_in
 from accounts.access.login_throttle import LimitedTriesMixin, begin
 from accounts.models import User
 from core.errors import ProductError
@@ -26,9 +26,9 @@ SCOPES = {
     "chat": _("Conversations: read them, send messages, follow and stop answers; personas and models."),
     "files": _("Files: upload, read, search and delete them."),
     "projects": _("Projects: their instructions, files, members and search."),
-    "tasks": _("Tasks: plan them, run them, read what came of it."),
-    "system": _("System messages: those of a program in OpenAI's protocol replace the workspace's system prompt."),
-    "admin": _("Your account: make and revoke tokens, change settings; if you administer the workspace, that too."),
+    "tasks": _("Tasks: plan them, run them, read their results."),
+    "system": _("System messages: a program that uses OpenAI's protocol replaces the workspace's system prompt."),
+    "admin": _("Your account: create and revoke tokens, change settings. For administrators, also the workspace."),
 }
 DAYS = {"30": _("after 30 days"), "90": _("after 90 days"), "365": _("after a year"), "": _("never")}
 
@@ -61,7 +61,7 @@ class SignInForm(LimitedTriesMixin, AuthenticationForm):
 
     def _require_own_way(self, person: User) -> None:
         try:
-            require_own_way(person)
+            require_password_sign_in(person)
         except ProductError as error:
             self.provider_only = True
             raise ValidationError(str(error.sentence), code=error.code) from error
@@ -103,7 +103,7 @@ class TokenForm(LimitedTriesMixin, forms.Form):
 
     name = forms.CharField(max_length=100)
     scopes = forms.MultipleChoiceField(
-        choices=list(SCOPES.items()), error_messages={"required": _("Choose at least one thing that it may do.")}
+        choices=list(SCOPES.items()), error_messages={"required": _("Choose at least one scope.")}
     )
     days = forms.ChoiceField(choices=list(DAYS.items()), required=False, initial="90")
     password = forms.CharField(strip=False)

@@ -20,7 +20,7 @@ from django.urls import reverse
 from django.utils.translation import gettext_noop
 
 from accounts.access.delegation import group_outranks, require_rank
-from accounts.access.login import require_own_way
+from accounts.access.login import require_password_sign_in
 from accounts.mailing import sending, texts
 from accounts.models import ApiToken, User
 from accounts.services import end_all, revoke_token, save_user, set_rights
@@ -31,10 +31,10 @@ from core.permissions import require_right, require_store
 from core.sentences import Sentence
 
 MOST_LINES = 500
-MOST_OF_ADDRESS = 5  # mails per request, if several accounts have the same address
+MAX_MAILS_PER_ADDRESS = 5  # per request, if several accounts have the same address
 COLUMNS = ("username", "email", "name", "groups")
 DELIMITERS = ",;\t"
-BETWEEN_GROUPS = re.compile(r"[|;]")
+GROUP_SEPARATOR = re.compile(r"[|;]")
 
 
 class Links(PasswordResetTokenGenerator):
@@ -60,10 +60,10 @@ def invite(*, user: AbstractUser, person: User, groups: Collection[Group] = ()) 
 
 
 @transaction.atomic
-def new_key(*, user: AbstractUser, person: User) -> str:
+def create_key(*, user: AbstractUser, person: User) -> str:
     """Return a new key to choose a password. Raises `outranked` and `not_active`.
 
-    If the person has no password, earlier keys expire. An existing password is valid until the key is used.
+    If the person has no password, earlier keys expire. An existing password stays valid until the key is used.
     """
     require_store(user, person)
     require_rank(user, person)
@@ -85,13 +85,13 @@ def mail_links(links: Sequence[tuple[User, str]]) -> list[User]:
 
     People without an address get no mail. If mail is not set up, nobody does.
     """
-    mailed = [(person, address) for person, address in links if person.email and sending.is_set()]
+    mailed = [(person, address) for person, address in links if person.email and sending.has_mail_server()]
     if mailed:
         sending.send([texts.link(person, address) for person, address in mailed])
     return [person for person, _ in mailed]
 
 
-def ask_for_link(*, email: str, origin: str) -> None:
+def request_link(*, email: str, origin: str) -> None:
     """Mail a link to set a new password. A worker looks up the account, so no response reveals whether it exists.
 
     `origin`: scheme and host of this site.
@@ -102,9 +102,9 @@ def ask_for_link(*, email: str, origin: str) -> None:
 def mail_forgotten(*, email: str, origin: str) -> None:
     """Mail the people with this address links to set a new password, unless they must sign in through a provider."""
     people = User.objects.filter(email__iexact=email, email_confirmed=True, is_active=True)
-    for person in people[:MOST_OF_ADDRESS]:
+    for person in people[:MAX_MAILS_PER_ADDRESS]:
         try:
-            require_own_way(person)
+            require_password_sign_in(person)
         except ProductError:
             continue
         with transaction.atomic():
@@ -113,13 +113,13 @@ def mail_forgotten(*, email: str, origin: str) -> None:
         sending.send([texts.link(person, origin + path)])
 
 
-def invited(pk: UUID, key: str) -> User | None:
+def find_invited(pk: UUID, key: str) -> User | None:
     """Return the person who may choose a password with this key; None if the key was used or has expired."""
     person = User.objects.filter(pk=pk, is_active=True).first()
     return person if person is not None and links.check_token(person, key) else None
 
 
-def switch(*, user: AbstractUser, person: User, active: bool) -> None:
+def set_active(*, user: AbstractUser, person: User, active: bool) -> None:
     """Activate or deactivate an account. Deactivating signs it out everywhere.
 
     Raises `yourself` and the errors of `save_user`.
@@ -189,7 +189,7 @@ def _lines(text: str) -> Iterator[tuple[int, dict[str, str]]]:
     if unknown or "username" not in names:
         problem = Sentence("The column “username” is missing")
         if unknown:
-            problem = Sentence("“{name}” is no column", name=unknown[0][:40])
+            problem = Sentence("There is no column “{name}”", name=unknown[0][:40])
         sentence = Sentence("{found}. The first line names the columns: username, email, name, groups.", found=problem)
         raise ProductError("no_such_column", sentence, status=422)
     for row in rows:
@@ -273,4 +273,4 @@ _LABELS = {"username": "User name", "email": "E-mail", "first_name": "Name", "la
 
 
 def _names(cells: dict[str, str]) -> list[str]:
-    return [name.strip() for name in BETWEEN_GROUPS.split(cells.get("groups", "")) if name.strip()]
+    return [name.strip() for name in GROUP_SEPARATOR.split(cells.get("groups", "")) if name.strip()]

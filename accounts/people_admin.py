@@ -31,7 +31,7 @@ from accounts.access.delegation import is_last_admin, outranks, require_held
 from accounts.models import OpenIDProvider, PeopleGroup, User
 from accounts.second_factors import services as second_factors
 from core import i18n
-from core.admin import Boxes, Confirmation, RowAdmin, acting, button, confirmed, display
+from core.admin import CheckboxColumns, Confirmation, RowAdmin, acting_user, button, confirmation_button, display
 from core.errors import ProductError
 from core.net.site import site_origin
 from core.sentences import Sentence
@@ -60,20 +60,20 @@ def refuse_in_field(require: Callable[..., None], *arguments: Any) -> None:
 
 
 class InviteForm(forms.ModelForm[User]):
-    """The form of a new person. `acting`: the administrator who fills it in, set by `UserAdmin.get_form`."""
+    """The form of a new person. `acting_user`: the administrator who fills it in, set by `UserAdmin.get_form`."""
 
-    acting: ClassVar[AbstractUser]
+    acting_user: ClassVar[AbstractUser]
 
     def clean_groups(self) -> Any:
         groups = self.cleaned_data["groups"]
-        refuse_in_field(require_held, self.acting, (), groups)
+        refuse_in_field(require_held, self.acting_user, (), groups)
         return groups
 
 
 class PersonForm(UserChangeForm):
-    """The form of a person; `acting` as in `InviteForm`."""
+    """The form of a person; `acting_user` as in `InviteForm`."""
 
-    acting: ClassVar[AbstractUser]
+    acting_user: ClassVar[AbstractUser]
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -91,24 +91,24 @@ class PersonForm(UserChangeForm):
 
     def clean_groups(self) -> Any:
         groups = self.cleaned_data["groups"]
-        refuse_in_field(require_held, self.acting, (), set(groups) ^ set(self.instance.groups.all()))
+        refuse_in_field(require_held, self.acting_user, (), set(groups) ^ set(self.instance.groups.all()))
         return groups
 
     def clean_user_permissions(self) -> Any:
         permissions = self.cleaned_data["user_permissions"]
-        refuse_in_field(require_held, self.acting, set(permissions) ^ set(self.instance.user_permissions.all()))
+        refuse_in_field(require_held, self.acting_user, set(permissions) ^ set(self.instance.user_permissions.all()))
         return permissions
 
 
 class SetPasswordForm(AdminPasswordChangeForm):
-    """The form of a person's password; `acting` as in `InviteForm`."""
+    """The form of a person's password; `acting_user` as in `InviteForm`."""
 
-    acting: ClassVar[AbstractUser]
+    acting_user: ClassVar[AbstractUser]
     usable_password_help_text = SIGNS_IN
 
     def save(self, commit: bool = True) -> Any:
         person = super().save(commit=False)
-        services.save_password(user=self.acting, person=person)
+        services.save_password(user=self.acting_user, person=person)
         return person
 
 
@@ -186,8 +186,8 @@ class RightsAdmin(RowAdmin):
     """An admin with a field of rights. It offers rights on the models of this admin, and other rights in use."""
 
     def formfield_for_manytomany(self, db_field: ManyToManyField[Any, Any], request: HttpRequest, **kwargs: Any) -> Any:
-        # Boxes in place of Django's two lists: they fit a phone, and are in the reader's language.
-        kwargs["widget"] = Boxes()
+        # Checkboxes in place of Django's two lists, since they fit a phone and are in the reader's language.
+        kwargs["widget"] = CheckboxColumns()
         if db_field.remote_field.model is Permission:
             kinds = ContentType.objects.get_for_models(*self.admin_site._registry).values()
             in_use = Permission.objects.filter(Q(user__isnull=False) | Q(group__isnull=False))
@@ -247,26 +247,30 @@ class UserAdmin(DjangoUserAdmin[User], RightsAdmin):  # type: ignore[misc]  # bo
 
     def get_form(self, request: HttpRequest, *args: Any, **kwargs: Any) -> Any:
         form: Any = super().get_form(request, *args, **kwargs)
-        form.acting = acting(request)
+        form.acting_user = acting_user(request)
         return form
 
     def user_change_password(self, request: HttpRequest, id: str, form_url: str = "") -> Any:
         pages = copy(self)  # Django passes the form no request
-        form: Any = type("SetPasswordForm", (SetPasswordForm,), {"acting": acting(request)})
+        form: Any = type("SetPasswordForm", (SetPasswordForm,), {"acting_user": acting_user(request)})
         pages.change_password_form = form
         return super(UserAdmin, pages).user_change_password(request, id, form_url)
 
     def get_readonly_fields(self, request: HttpRequest, obj: Any = None) -> Any:
-        return self.readonly_fields if acting(request).is_superuser else (*self.readonly_fields, "is_superuser")
+        return self.readonly_fields if acting_user(request).is_superuser else (*self.readonly_fields, "is_superuser")
 
     def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
         """Return whether the user may change this person; Django checks this before it sets a password, too."""
         person = self._person(obj)
-        return super().has_change_permission(request, person) and not (person and outranks(person, acting(request)))
+        return super().has_change_permission(request, person) and not (
+            person and outranks(person, acting_user(request))
+        )
 
     def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
         person = self._person(obj)
-        return super().has_delete_permission(request, person) and not (person and outranks(person, acting(request)))
+        return super().has_delete_permission(request, person) and not (
+            person and outranks(person, acting_user(request))
+        )
 
     def has_invite_permission(self, request: HttpRequest, obj: Any = None) -> bool:
         return self.has_add_permission(request) and super().has_change_permission(request)
@@ -282,14 +286,14 @@ class UserAdmin(DjangoUserAdmin[User], RightsAdmin):  # type: ignore[misc]  # bo
 
     def save_model(self, request: HttpRequest, obj: Any, form: Any, change: Any) -> None:
         if change:
-            services.save_user(user=acting(request), person=obj)
+            services.save_user(user=acting_user(request), person=obj)
         else:
-            people.invite(user=acting(request), person=obj, groups=form.cleaned_data["groups"])
+            people.invite(user=acting_user(request), person=obj, groups=form.cleaned_data["groups"])
 
     def save_related(self, request: HttpRequest, form: Any, formsets: Any, change: Any) -> None:
         if change:
             services.set_rights(
-                user=acting(request),
+                user=acting_user(request),
                 person=form.instance,
                 groups=form.cleaned_data["groups"],
                 permissions=form.cleaned_data["user_permissions"],
@@ -299,7 +303,7 @@ class UserAdmin(DjangoUserAdmin[User], RightsAdmin):  # type: ignore[misc]  # bo
         return self._links(request, [(obj, people.links.make_token(obj))])
 
     def delete_model(self, request: HttpRequest, obj: Any) -> None:
-        services.delete_user(user=acting(request), person=obj)
+        services.delete_user(user=acting_user(request), person=obj)
 
     def get_deleted_objects(self, objs: Any, request: HttpRequest) -> Any:
         """Return how many rows are deleted with these people. The rows themselves are private and may be many."""
@@ -318,24 +322,24 @@ class UserAdmin(DjangoUserAdmin[User], RightsAdmin):  # type: ignore[misc]  # bo
 
     @button("New link", icon="link")
     def new_link(self, request: HttpRequest, object_id: str) -> HttpResponse:
-        """Ask for confirmation, then make a new link. Only a POST makes one."""
+        """Ask for confirmation, then create a new link. Only a POST creates one."""
         person = self.row(request, object_id)
         if request.method == "POST":
-            key = people.new_key(user=acting(request), person=person)
+            key = people.create_key(user=acting_user(request), person=person)
             return self._links(request, [(person, key)])
         return self.page(request, "link", _("A new link for %(name)s") % {"name": person}, {"person": person})
 
-    @confirmed(
+    @confirmation_button(
         "Sign out everywhere",
         icon="logout",
         ask="Sign this person out everywhere?",
-        explain="Every browser is signed out, and what pages and programs have open is closed at once.",
+        explain="Every browser is signed out, and the open connections of pages and programs are closed at once.",
         form=SignOutForm,
     )
     def sign_out(self, request: HttpRequest, form: SignOutForm, object_id: str) -> HttpResponse:
         person = self.row(request, object_id)
         try:
-            people.sign_out(user=acting(request), person=person, tokens=form.cleaned_data["tokens"])
+            people.sign_out(user=acting_user(request), person=person, tokens=form.cleaned_data["tokens"])
         except ProductError as error:
             return self.back(request, person, error.sentence, messages.ERROR)
         if form.cleaned_data["tokens"]:
@@ -344,17 +348,17 @@ class UserAdmin(DjangoUserAdmin[User], RightsAdmin):  # type: ignore[misc]  # bo
             )
         return self.back(request, person, Sentence("“{person}” is signed out everywhere.", person=person))
 
-    @confirmed(
+    @confirmation_button(
         "Remove second factors",
         icon="phonelink_erase",
         ask="Remove this person's second factors?",
-        explain="For somebody who has lost them all: be sure that it is they who ask. Their app, passkeys and recovery "
-        "codes end, every browser is signed out, and they sign in with their password alone.",
+        explain="Use this for a person who has lost all of them, and make sure that this person asked for it. Their "
+        "app, passkeys and recovery codes stop working, every browser is signed out, and the password alone is enough.",
     )
     def reset_second_factors(self, request: HttpRequest, form: Confirmation, object_id: str) -> HttpResponse:
         person = self.row(request, object_id)
         try:
-            second_factors.reset(user=acting(request), person=person)
+            second_factors.reset(user=acting_user(request), person=person)
         except ProductError as error:
             return self.back(request, person, error.sentence, messages.ERROR)
         return self.back(request, person, Sentence("The second factors of “{person}” are removed.", person=person))
@@ -366,7 +370,7 @@ class UserAdmin(DjangoUserAdmin[User], RightsAdmin):  # type: ignore[misc]  # bo
         keys: list[tuple[User, str]] = []
 
         def make(person: User) -> None:
-            keys.append((person, people.new_key(user=acting(request), person=person)))
+            keys.append((person, people.create_key(user=acting_user(request), person=person)))
 
         self._each(request, rows, make, gettext_noop("Links were made for {}."))
         return self._links(request, keys) if keys else None
@@ -374,21 +378,21 @@ class UserAdmin(DjangoUserAdmin[User], RightsAdmin):  # type: ignore[misc]  # bo
     @admin.action(description="Sign out everywhere", permissions=["change"])
     def sign_out_selected(self, request: HttpRequest, rows: QuerySet[User]) -> None:
         def act(person: User) -> None:
-            people.sign_out(user=acting(request), person=person)
+            people.sign_out(user=acting_user(request), person=person)
 
         self._each(request, rows, act, gettext_noop("{} were signed out everywhere."))
 
     @admin.action(description="Deactivate", permissions=["change"])
     def deactivate_selected(self, request: HttpRequest, rows: QuerySet[User]) -> None:
         def act(person: User) -> None:
-            people.switch(user=acting(request), person=person, active=False)
+            people.set_active(user=acting_user(request), person=person, active=False)
 
         self._each(request, rows, act, gettext_noop("{people} were deactivated, and signed out everywhere."))
 
     @admin.action(description="Activate", permissions=["change"])
     def activate_selected(self, request: HttpRequest, rows: QuerySet[User]) -> None:
         def act(person: User) -> None:
-            people.switch(user=acting(request), person=person, active=True)
+            people.set_active(user=acting_user(request), person=person, active=True)
 
         self._each(request, rows, act, gettext_noop("{people} were activated."))
 
@@ -401,7 +405,7 @@ class UserAdmin(DjangoUserAdmin[User], RightsAdmin):  # type: ignore[misc]  # bo
         done = 0
         if len(chosen) > MOST_AT_ONCE:
             sentence = Sentence(
-                "Nothing was done: choose at most {most_at_once} people at once.", most_at_once=MOST_AT_ONCE
+                "Nothing was done. Choose at most {most_at_once} people at once.", most_at_once=MOST_AT_ONCE
             )
             self.message_user(request, sentence, messages.ERROR)
             return
@@ -433,7 +437,7 @@ class UserAdmin(DjangoUserAdmin[User], RightsAdmin):  # type: ignore[misc]  # bo
         errors: Sequence[people.LineError] = ()
         if form.is_bound and form.is_valid():
             try:
-                keys = people.import_people(user=acting(request), text=form.cleaned_data["text"])
+                keys = people.import_people(user=acting_user(request), text=form.cleaned_data["text"])
             except people.LinesRefused as error:
                 errors = error.errors
                 form.add_error(None, str(error.sentence))
@@ -448,7 +452,7 @@ class UserAdmin(DjangoUserAdmin[User], RightsAdmin):  # type: ignore[misc]  # bo
         return page
 
     def _links(self, request: HttpRequest, keys: Iterable[tuple[User, str]]) -> HttpResponse:
-        """Return the page of the links, and mail them if it can. No other page shows the links again."""
+        """Mail the links if a mail server is set. Return the page of the other links, which no page shows again."""
         if not self.has_view_permission(request):
             raise PermissionDenied
         links = [

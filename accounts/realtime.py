@@ -1,12 +1,12 @@
 """Notify the open sockets of a person, on all their devices, that some of their rows have changed.
 
-1. A service calls `tell` with the kind of news. After the commit, Redis stores the time of the hint, and the person's
+1. A service calls `notify` with the kind of news. After the commit, Redis stores the time of the hint, and the person's
    channel group gets the hint.
 2. Sockets pass the hint on. It names only the kind, so pages and programs then reload their rows.
 3. The socket of a page opens some time after the page was rendered. The socket joins its groups, and then looks for
    hints since the `since` of the page. So no change is missed, and a page that is up to date loads nothing.
 
-`_Watch` closes connections whose session or token has ended.
+`_CredentialWatch` closes connections whose session or token has ended.
 """
 
 import asyncio
@@ -34,7 +34,7 @@ from redis.exceptions import RedisError
 
 from accounts.access.authentication import Credential, valid_credentials
 from accounts.access.second_factor import must_set_up
-from accounts.access.sessions import PUBLISH_TIMEOUT, group_of, group_of_token
+from accounts.access.sessions import PUBLISH_TIMEOUT, session_group, token_group
 from accounts.models import ApiToken, User
 from core import background
 from core.errors import ProductError
@@ -44,10 +44,10 @@ from workspace.models.settings import workspace_at
 
 NOT_SIGNED_IN = 4401  # a close code
 TOO_MANY = 4430  # a close code
-NOTED_FOR = 3600  # seconds; an older page reloads everything
-SKEW = 1.0  # seconds between the clocks of two machines
-CHECKED_EVERY = 2.0  # seconds; with the pauses of a stream, a connection ends in less than 5
-GATHERED_FOR = 0.1  # seconds; many changes in a row become one hint, which does not delay the first token
+HINT_LIFETIME = 3600  # seconds; a page that is older reloads everything
+MAX_CLOCK_SKEW = 1.0  # seconds by which the clocks of two machines may differ
+CHECK_INTERVAL = 2.0  # seconds; with the pauses of a stream, a connection ends in less than 5
+GATHER_SECONDS = 0.1  # seconds; many changes in a row become one hint, which does not delay the first token
 
 Line = TypeVar("Line")
 
@@ -75,7 +75,7 @@ def group_of_person(user_id: UUID) -> str:
     return f"person.{user_id}"
 
 
-def tell(owner_id: UUID, news: News) -> None:
+def notify(owner_id: UUID, news: News) -> None:
     """Send the news once the transaction is committed. The caller does not wait for it."""
     transaction.on_commit(partial(_submit, owner_id, news))
 
@@ -88,13 +88,13 @@ async def _send(owner_id: UUID, news: News) -> None:
     if (owner_id, news) in _gathering:
         return
     _gathering.add((owner_id, news))
-    await asyncio.sleep(GATHERED_FOR)
+    await asyncio.sleep(GATHER_SECONDS)
     _gathering.discard((owner_id, news))
     hint = {"type": "person.news", "news": str(news)}
     try:
         await tell_group(group_of_person(owner_id), hint, _subject(owner_id, news))
     except (RedisError, OSError):
-        logger.warning("no news to open pages: Redis is away")
+        logger.warning("Redis is unavailable: open pages get no news")
 
 
 def _subject(user_id: UUID, news: News) -> str:
@@ -102,25 +102,25 @@ def _subject(user_id: UUID, news: News) -> str:
 
 
 async def tell_group(group: str, hint: dict[str, str], subject: str) -> None:
-    """Note that the subject has changed, and send the hint to the group.
+    """Store the time at which the subject changed, and send the hint to the group.
 
     Raises the errors of Redis, and TimeoutError if Redis hangs.
     """
     async with asyncio.timeout(PUBLISH_TIMEOUT):
-        await background.streams_of_loop().set(_note(subject), time.time(), ex=NOTED_FOR)
+        await background.streams_of_loop().set(_hint_key(subject), time.time(), ex=HINT_LIFETIME)
         await channel_layers["default"].group_send(group, hint)
 
 
 async def has_changed(subject: str, since: float) -> bool:
     """Return whether a hint of the subject was sent after `since`, Unix time in seconds."""
-    if time.time() - since > NOTED_FOR:
+    if time.time() - since > HINT_LIFETIME:
         return True
-    moment = await background.streams_of_loop().get(_note(subject))
-    return moment is not None and float(moment) >= since - SKEW
+    moment = await background.streams_of_loop().get(_hint_key(subject))
+    return moment is not None and float(moment) >= since - MAX_CLOCK_SKEW
 
 
-def _note(subject: str) -> str:
-    """Return the key of the note about a subject."""
+def _hint_key(subject: str) -> str:
+    """Return the Redis key of the time of a subject's last hint."""
     return f"changed:{subject}"
 
 
@@ -133,10 +133,10 @@ def _since(query: bytes) -> float:
     return math.inf if math.isnan(moment) else moment
 
 
-class _Watch:
+class _CredentialWatch:
     """Ends the connections of a process whose credential is no longer valid.
 
-    One query checks all connections every `CHECKED_EVERY` seconds.
+    One query checks all connections every `CHECK_INTERVAL` seconds.
     """
 
     def __init__(self) -> None:
@@ -166,13 +166,13 @@ class _Watch:
 
     async def _check(self) -> None:
         while self._open:
-            await asyncio.sleep(CHECKED_EVERY)
+            await asyncio.sleep(CHECK_INTERVAL)
             checked = dict(self._open)  # a copy, since connections that open during the query are not in its result
             credentials = {credential for credential, _ in checked.values()}
             try:
                 valid = await database_sync_to_async(valid_credentials, thread_sensitive=False)(credentials)
             except (DatabaseError, InterfaceError):
-                logger.warning("the database is away: open connections were not looked after")
+                logger.warning("the database is unavailable: the credentials of open connections were not checked")
                 continue
             for key, (credential, ended) in checked.items():
                 if credential not in valid and key in self._open:
@@ -180,12 +180,12 @@ class _Watch:
                     ended()
 
 
-_watches: "WeakKeyDictionary[asyncio.AbstractEventLoop, _Watch]" = WeakKeyDictionary()
+_watches: "WeakKeyDictionary[asyncio.AbstractEventLoop, _CredentialWatch]" = WeakKeyDictionary()
 
 
-def _watch() -> _Watch:
+def _watch() -> _CredentialWatch:
     """Return the watch of the running event loop."""
-    return _watches.setdefault(asyncio.get_running_loop(), _Watch())
+    return _watches.setdefault(asyncio.get_running_loop(), _CredentialWatch())
 
 
 def require_connection(person: UUID) -> None:
@@ -195,9 +195,7 @@ def require_connection(person: UUID) -> None:
     """
     limit = settings.CONNECTIONS_AT_ONCE
     if limit and _watch().of_person[person] >= limit:
-        detail = Sentence(
-            "{most} sockets and streams of yours are open. Close some, then open this one again.", most=limit
-        )
+        detail = Sentence("You have {most} open sockets and streams. Close some, then open this one again.", most=limit)
         raise ProductError("too_many_connections", detail, status=429, retry_after=10)
 
 
@@ -234,7 +232,7 @@ def _must_set_up_factor(user: User) -> bool:
 
 
 class SignedInConsumer(AsyncJsonWebsocketConsumer):
-    """The base of sockets of signed-in people; it passes `News` on.
+    """The base of the sockets of signed-in people. It passes on `News`.
 
     It closes with 4401 for anonymous clients, who get no `user`, and for people who must set up a second factor first.
     It also closes with 4401 once its session or token has ended or the token has lost a scope. It closes with 4430 if
@@ -314,7 +312,7 @@ class SignedInConsumer(AsyncJsonWebsocketConsumer):
 
     def _groups(self) -> tuple[str, str]:
         token = self._token()
-        signed_in = group_of_token(token.pk) if token else group_of(self.scope["session"].session_key or "")
+        signed_in = token_group(token.pk) if token else session_group(self.scope["session"].session_key or "")
         return signed_in, group_of_person(self.user.pk)
 
     def _token(self) -> ApiToken | None:

@@ -17,10 +17,10 @@ from accounts.access.authentication import token_digest
 from accounts.access.delegation import is_last_admin, require_held, require_rank
 from accounts.access.holds import is_held
 from accounts.access.rights import require
-from accounts.access.sessions import close_sockets, end, end_sessions, group_of_token, public_name
+from accounts.access.sessions import close_sockets, end, end_sessions, public_name, token_group
 from accounts.deletion import delete_unowned
-from accounts.models import AdminRecord, ApiToken, May, Session, User
-from core.audit.services import changed, record, stored
+from accounts.models import AdminRecord, ApiToken, Right, Session, User
+from core.audit.services import field_changes, load_stored, record
 from core.errors import NotFound, ProductError, invalid_setting
 from core.permissions import has_right, require_right, require_store
 from core.sentences import Sentence
@@ -60,10 +60,10 @@ def create_token(
     `no_scope`, `unknown_scope`, `already_expired`, and with 403 `right_missing`, `scope_not_held` and
     `outlives_its_maker`.
     """
-    require(user, May.TOKENS)
+    require(user, Right.TOKENS)
     name = name.strip()[:MAX_NAME]
     if not name:
-        raise ProductError("empty_name", "Give the token a name, so that you know it again in the list.")
+        raise ProductError("empty_name", "Give the token a name, so that you recognise it in the list.")
     chosen = _scopes(scopes)
     if expires is not None and expires <= timezone.now():
         raise ProductError("already_expired", "The token would expire in the past. Choose a later time.")
@@ -88,7 +88,7 @@ def _scopes(names: Sequence[str] | None) -> list[str]:
             Sentence("There is no scope “{unknown}”. The scopes are {known}.", unknown=unknown[0], known=scopes),
         )
     if not chosen:
-        raise ProductError("no_scope", "Choose at least one scope: without one the token may do nothing.")
+        raise ProductError("no_scope", "Choose at least one scope. Without a scope the token would be useless.")
     return chosen
 
 
@@ -97,7 +97,7 @@ def _require_within(asking: ApiToken, scopes: Sequence[str], expires: datetime |
     lacking = [scope for scope in scopes if scope not in asking.scopes]
     if lacking:
         sentence = Sentence(
-            "This token lacks the scope “{lacking}”, so it cannot give it to another token. Leave it out.",
+            "This token lacks the scope “{lacking}”, so it cannot give that scope to another token. Omit the scope.",
             lacking=lacking[0],
         )
         raise ProductError("scope_not_held", sentence, status=403)
@@ -113,7 +113,7 @@ def _require_within(asking: ApiToken, scopes: Sequence[str], expires: datetime |
         raise ProductError("outlives_its_maker", sentence, status=403)
 
 
-def usual_end(asking: ApiToken | None = None) -> datetime:
+def default_expiry(asking: ApiToken | None = None) -> datetime:
     """Return the default expiry of a new token: after `TOKEN_LIFE`, but not later than the asking token's expiry."""
     end = timezone.now() + TOKEN_LIFE
     return min(end, asking.expires) if asking is not None and asking.expires is not None else end
@@ -130,7 +130,7 @@ def revoke_token(*, user: AbstractUser, token: ApiToken) -> None:
     token.expires = timezone.now()
     token.save(update_fields=["expires"])
     record(user=user, action="token.revoked", row=token, name=token.name, changes={"owner": str(token.user_id)})
-    transaction.on_commit(partial(close_sockets, group_of_token(token.pk)))
+    transaction.on_commit(partial(close_sockets, token_group(token.pk)))
 
 
 @transaction.atomic
@@ -246,7 +246,7 @@ def save_user(*, user: AbstractUser, person: User) -> None:
     `access.delegation`).
     """
     require_store(user, person)
-    before = stored(person)
+    before = load_stored(person)
     if before is not None:
         require_rank(user, before)
     if person.is_superuser and not user.is_superuser:
@@ -262,8 +262,8 @@ def save_user(*, user: AbstractUser, person: User) -> None:
 
 
 def _record_person(user: AbstractUser, before: User | None, person: User) -> None:
-    """Record the change under one act, the most important that applies: access, then rights, then other changes."""
-    changes = changed(before or User(), person)
+    """Record the change as one act, the most important that applies: access, then rights, then other changes."""
+    changes = field_changes(before or User(), person)
     if before is None:
         action = "person.added" if person.has_usable_password() else "person.invited"
     elif before.is_active != person.is_active:
@@ -280,7 +280,7 @@ def end_all(person: User) -> None:
     """Sign a person out everywhere, and close the sockets of their programs."""
     end_sessions(user=person)
     for token in ApiToken.objects.visible_to(person).values_list("pk", flat=True):
-        transaction.on_commit(partial(close_sockets, group_of_token(token)))
+        transaction.on_commit(partial(close_sockets, token_group(token)))
 
 
 @transaction.atomic
@@ -303,7 +303,7 @@ def set_rights(
 def _differing(
     name: str, before: Collection[Group] | Collection[Permission], after: Collection[Group] | Collection[Permission]
 ) -> dict[str, list[list[str]]]:
-    """Return the change in related rows by name, as `core.audit.services.changed` does. Empty without a change."""
+    """Return the change in related rows by name, like `core.audit.services.field_changes`. Empty without a change."""
     if set(before) == set(after):
         return {}
     return {name: [sorted(_name_of(each) for each in rows) for rows in (before, after)]}
@@ -317,12 +317,12 @@ def _name_of(row: Group | Permission) -> str:
 def save_group(*, user: AbstractUser, group: Group, permissions: Collection[Permission]) -> None:
     """Store a group with exactly these rights. Raises `right_not_held`."""
     require_store(user, group)
-    before = stored(group)
+    before = load_stored(group)
     permissions_before = set() if group._state.adding else set(group.permissions.all())
     require_held(user, set(permissions) ^ permissions_before)
     group.save()
     group.permissions.set(permissions)
-    changes = changed(before or Group(), group) | _differing("permissions", permissions_before, permissions)
+    changes = field_changes(before or Group(), group) | _differing("permissions", permissions_before, permissions)
     if before is None or changes:
         action = "group.added" if before is None else "group.changed"
         record(user=user, action=action, row=group, name=group.name, changes=changes)

@@ -11,9 +11,9 @@ from accounts.models import User, WebhookDelivery
 from accounts.webhooks import sending
 from accounts.webhooks import services as webhooks
 from accounts.webhooks.sending import DELIVERIES
-from core.api.idempotency import forget_answers
-from core.audit.services import forget_old
-from core.background import carry, on_database
+from core.api.idempotency import delete_old_answers
+from core.audit.services import delete_expired
+from core.background import on_database, run_in_background
 from core.jobs import sweep_all
 
 
@@ -21,9 +21,9 @@ from core.jobs import sweep_all
 def forget_expired() -> None:
     """Delete expired sessions, and old idempotent answers, webhook deliveries and audit entries."""
     SessionStore.clear_expired()
-    forget_answers()
+    delete_old_answers()
     webhooks.forget_old()
-    forget_old()
+    delete_expired()
 
 
 @shared_task
@@ -47,7 +47,7 @@ def mail_changed(person_id: str, before: str) -> None:
 def deliver(delivery_id: str) -> None:
     delivery = DELIVERIES.claim(UUID(delivery_id), "webhook")
     if delivery is not None:
-        carry(_deliver(delivery))
+        run_in_background(_deliver(delivery))
 
 
 async def _deliver(delivery: WebhookDelivery) -> None:

@@ -5,7 +5,7 @@ from accounts.groups import views as group_views
 from accounts.mailing import views as mail_views
 from accounts.second_factors import views as factor_views
 from accounts.webhooks import views as webhook_views
-from core.permissions import signed_in
+from core.permissions import require_sign_in
 
 app_name = "settings"
 urlpatterns = [
@@ -27,7 +27,7 @@ urlpatterns = [
     path("tokens/revoke/", views.revoke_all, name="revoke_all"),
     path("tokens/<uuid:pk>/revoke/", views.revoke, name="revoke"),
     path("webhooks/", webhook_views.page, name="webhooks"),
-    path("webhooks/<uuid:pk>/switch/", webhook_views.switch, name="webhook_switch"),
+    path("webhooks/<uuid:pk>/switch/", webhook_views.toggle, name="webhook_switch"),
     path("webhooks/<uuid:pk>/test/", webhook_views.test, name="webhook_test"),
     path("webhooks/<uuid:pk>/remove/", webhook_views.remove, name="webhook_remove"),
     path("webhooks/deliveries/<uuid:pk>/retry/", webhook_views.retry, name="webhook_retry"),
@@ -35,4 +35,4 @@ urlpatterns = [
     path("sessions/end/", views.end_others, name="end_others"),
     path("sessions/<slug:pk>/end/", views.end_session, name="end_session"),
 ]
-urlpatterns = signed_in(urlpatterns)
+urlpatterns = require_sign_in(urlpatterns)

@@ -17,7 +17,7 @@ from django.views.decorators.http import require_GET, require_http_methods, requ
 from django_htmx.http import trigger_client_event
 
 from accounts import people, services
-from accounts.access.login import fresh_second_factor, local_address, proceed, require_own_way
+from accounts.access.login import fresh_second_factor, local_address, proceed, require_password_sign_in
 from accounts.access.sessions import SignedInRequest as Request
 from accounts.access.sessions import sessions_of
 from accounts.forms import PasswordForm, PreferencesForm, TokenForm
@@ -68,10 +68,10 @@ def sign_in(view: Callable[..., HttpResponseBase]) -> Callable[[HttpRequest], Ht
 @require_http_methods(["GET", "POST"])
 def welcome(request: HttpRequest, pk: UUID) -> HttpResponse:
     """Let the holder of a one-time link choose a password, and sign them in."""
-    person = people.invited(pk, request.GET.get("key", ""))
+    person = people.find_invited(pk, request.GET.get("key", ""))
     if person is None:
         return render(request, "registration/welcome.html", status=404)
-    require_own_way(person)
+    require_password_sign_in(person)
     form: SetPasswordForm[User] = SetPasswordForm(person, request.POST if request.method == "POST" else None)
     if request.method == "POST" and form.is_valid():
         services.change_password(user=person, password=form.cleaned_data["new_password1"])
@@ -85,11 +85,11 @@ def welcome(request: HttpRequest, pk: UUID) -> HttpResponse:
 def forgotten(request: HttpRequest) -> HttpResponseBase:
     """Mail a link for a new password. The page is the same whether or not an account has the address."""
     form = AddressForm(request, request.POST if request.method == "POST" else None)
-    accepted = request.method == "POST" and sending.is_set() and form.is_valid()
-    if accepted and not form.often:
+    accepted = request.method == "POST" and sending.has_mail_server() and form.is_valid()
+    if accepted and not form.limit_reached:
         origin = site_origin(request)
-        people.ask_for_link(email=form.cleaned_data["email"], origin=origin)
-    context = {"form": form, "asked": accepted, "mails": sending.is_set()}
+        people.request_link(email=form.cleaned_data["email"], origin=origin)
+    context = {"form": form, "asked": accepted, "mails": sending.has_mail_server()}
     page = render(request, "registration/forgotten.html", context, status=422 if form.errors else 200)
     return _when(page, form.retry_after)
 
@@ -134,7 +134,7 @@ def browsers_zone(request: Request) -> HttpResponse:
 @require_http_methods(["GET", "POST"])
 def password(request: Request) -> HttpResponseBase:
     if not request.user.password_once:
-        require_own_way(request.user)
+        require_password_sign_in(request.user)
     form = PasswordForm(request, request.user, request.POST if request.method == "POST" else None)
     if request.method == "POST" and form.is_valid():
         services.change_password(user=request.user, password=form.cleaned_data["new_password1"])

@@ -27,7 +27,17 @@ from chat.conversations.importing.jobs import remove_import, retry_import
 from chat.ledger.overview import ASKING
 from chat.models import Conversation, Import, JudgedAnswer, Share, Summary, SummaryJob, Turn
 from chat.texts import admin as text_admin
-from core.admin import STATES, Confirmation, RecordAdmin, acting, button, column, confirmed, display, go
+from core.admin import (
+    STATE_COLOURS,
+    Confirmation,
+    RecordAdmin,
+    acting_user,
+    button,
+    column,
+    confirmation_button,
+    display,
+    htmx_redirect,
+)
 from core.errors import ProductError
 from personas.models import Persona
 
@@ -54,16 +64,16 @@ class ConversationAdmin(RecordAdmin):
         return row
 
     def has_replay_permission(self, request: HttpRequest, object_id: str | None = None) -> bool:
-        return self.has_view_permission(request) and acting(request).has_perm("chat.add_replay")
+        return self.has_view_permission(request) and acting_user(request).has_perm("chat.add_replay")
 
     @button("Plan its turns again", icon="science", permission="replay")
     def replay(self, request: HttpRequest, object_id: str) -> HttpResponse:
         return redirect(reverse("admin:chat_replay_add", query={"conversation_id": object_id}))
 
     def has_hold_permission(self, request: HttpRequest, object_id: str | None = None) -> bool:
-        return self.has_view_permission(request) and acting(request).has_perm("chat.change_conversation")
+        return self.has_view_permission(request) and acting_user(request).has_perm("chat.change_conversation")
 
-    @confirmed(
+    @confirmation_button(
         "Hold",
         icon="gavel",
         permission="hold",
@@ -73,7 +83,7 @@ class ConversationAdmin(RecordAdmin):
     def hold(self, request: HttpRequest, form: Confirmation, object_id: str) -> HttpResponse:
         return self._set_hold(request, object_id, on_hold=True)
 
-    @confirmed(
+    @confirmation_button(
         "Release",
         icon="lock_open",
         permission="hold",
@@ -85,14 +95,14 @@ class ConversationAdmin(RecordAdmin):
 
     def _set_hold(self, request: HttpRequest, object_id: str, *, on_hold: bool) -> HttpResponse:
         row = self.row(request, object_id)
-        hold(user=acting(request), conversation=row, under_hold=on_hold)
+        hold(user=acting_user(request), conversation=row, under_hold=on_hold)
         return self.back(request, row, _("It is under a legal hold.") if on_hold else _("It is under no legal hold."))
 
     @display(description="Persona")
     def persona_name(self, conversation: Conversation) -> str:
         return public_name(conversation.persona)
 
-    @display(description="State", label=STATES)
+    @display(description="State", label=STATE_COLOURS)
     def state_label(self, conversation: Conversation) -> str:
         return conversation.state
 
@@ -160,7 +170,7 @@ class TurnAdmin(RecordAdmin):
         rows: QuerySet[Turn] = super().get_queryset(request)
         return rows.defer("report").annotate(answer_error=F("answer__error_code"))
 
-    @display(description="Status", ordering="status", label=STATES)
+    @display(description="Status", ordering="status", label=STATE_COLOURS)
     def status_label(self, turn: Turn) -> str:
         return turn.status
 
@@ -240,7 +250,7 @@ class JudgedAnswerAdmin(RecordAdmin):
         return rows.defer("parts")
 
     def has_replay_permission(self, request: HttpRequest, object_id: str | None = None) -> bool:
-        return self.has_view_permission(request) and acting(request).has_perm("chat.add_replay")
+        return self.has_view_permission(request) and acting_user(request).has_perm("chat.add_replay")
 
     @button("Plan its conversation again", icon="science", permission="replay")
     def replay(self, request: HttpRequest, object_id: str) -> HttpResponse:
@@ -319,7 +329,7 @@ class SummaryJobAdmin(RecordAdmin):
     def said(self, job: SummaryJob) -> str:
         return str(job.detail) or "–"
 
-    @display(description="Status", label=STATES)
+    @display(description="Status", label=STATE_COLOURS)
     def status_label(self, job: SummaryJob) -> str:
         return job.status
 
@@ -380,17 +390,17 @@ class ImportAdmin(RecordAdmin):
     def what_went_wrong(self, job: Import) -> str:
         return str(job.error_detail) or "–"
 
-    @display(description="Status", label=STATES)
+    @display(description="Status", label=STATE_COLOURS)
     def status_label(self, job: Import) -> str:
         return job.status
 
     def has_retry_permission(self, request: HttpRequest, object_id: str | None = None) -> bool:
-        return acting(request).has_perm("chat.change_import")
+        return acting_user(request).has_perm("chat.change_import")
 
     def has_remove_permission(self, request: HttpRequest, object_id: str | None = None) -> bool:
-        return acting(request).has_perm("chat.delete_import")
+        return acting_user(request).has_perm("chat.delete_import")
 
-    @confirmed(
+    @confirmation_button(
         "Try again",
         icon="replay",
         permission="retry",
@@ -400,7 +410,7 @@ class ImportAdmin(RecordAdmin):
     def retry(self, request: HttpRequest, form: Confirmation, object_id: str) -> HttpResponse:
         return self._change(request, object_id, retry_import, gettext_noop("The import begins again."))
 
-    @confirmed(
+    @confirmation_button(
         "Remove",
         icon="delete",
         permission="remove",
@@ -417,7 +427,7 @@ class ImportAdmin(RecordAdmin):
         except ProductError as error:
             return self.back(request, job, error.sentence, messages.ERROR)
         self.message_user(request, message, messages.SUCCESS)
-        return go(reverse("admin:chat_import_changelist"))
+        return htmx_redirect(reverse("admin:chat_import_changelist"))
 
 
 def _seconds(span: timedelta | None) -> str:

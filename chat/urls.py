@@ -18,7 +18,7 @@ from chat.web import (
     project_page,
     sources,
 )
-from core.permissions import signed_in
+from core.permissions import require_sign_in
 from core.requests import DayConverter
 
 register_converter(DayConverter, "chat_day")
@@ -111,7 +111,7 @@ urlpatterns = [
 
 # A shared conversation needs no sign-in: everybody with the link can open it. It may have diagrams.
 urlpatterns = [
-    *signed_in(urlpatterns),
+    *require_sign_in(urlpatterns),
     *ledger_urls.urlpatterns,
     *reading_urls.urlpatterns,
     *run_urls.urlpatterns,

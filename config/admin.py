@@ -13,10 +13,10 @@ from django.utils.translation import gettext as _
 from chat.context.types import DocumentBudget, Reserves, Room, document_budget, floored
 from chat.lab.profile_trial import trials
 from chat.models import Conversation
-from config.help.guide import place_about
+from config.help.guide import place_of_page
 from config.help.rendering import address_of
 from core import i18n
-from core.admin import acting
+from core.admin import acting_user
 from core.permissions import has_right
 from llm.models import Model
 from personas.admin import BudgetProfileAdmin
@@ -69,7 +69,7 @@ GROUPS = {
 }
 
 MODEL_TITLES = {"auth.Group": "Groups of administrators"}  # Django's name, “Groups”, would also fit groups of people
-# Menu entries above the groups and below them.
+# Menu entries outside of the groups, by number.
 PLACES = ("Back to the workspace", "Overview", "More", "Set up", "About this page")
 
 # The example in the design: a window of 8,000 tokens, a system prompt of 300 and a persona of 200.
@@ -143,7 +143,7 @@ class ExplainedBudgetProfileAdmin(BudgetProfileAdmin):
     ) -> Any:
         profile = self.get_object(request, object_id) if object_id else None
         context = {**self._examples(profile or BudgetProfile()), **(extra_context or {})}
-        if has_right(acting(request), "view", Conversation):
+        if has_right(acting_user(request), "view", Conversation):
             query = {"profile": object_id or ""}
             context["trials_url"] = reverse("admin:personas_budgetprofile_conversations", query=query)
         return super().changeform_view(request, object_id, form_url, context)
@@ -169,7 +169,7 @@ class ExplainedBudgetProfileAdmin(BudgetProfileAdmin):
 
         The numbers come from the form. For a person who may only view, they come from the stored `?profile=`.
         """
-        if not (self.has_view_permission(request) and has_right(acting(request), "view", Conversation)):
+        if not (self.has_view_permission(request) and has_right(acting_user(request), "view", Conversation)):
             raise PermissionDenied
         if self.has_change_permission(request) or self.has_add_permission(request):
             form = self.get_form(request, None)(request.POST)
@@ -202,9 +202,9 @@ class ExplainedBudgetProfileAdmin(BudgetProfileAdmin):
 
 
 def navigation(request: HttpRequest) -> "list[NavigationGroup]":
-    """Return Unfold's menu: the links above, then the groups of pages that the administrator may see.
+    """Return Unfold's menu: first links, then the groups of pages that the administrator may see.
 
-    Pages without a group come last.
+    Pages without a group come last, under “More”.
     """
     pages = {
         f"{app['app_label']}.{page['object_name']}": page
@@ -212,23 +212,23 @@ def navigation(request: HttpRequest) -> "list[NavigationGroup]":
         for page in app["models"]
     }
     grouped = {label for labels in GROUPS.values() for label in labels}
-    rest = {label: "table" for label in pages if label not in grouped}
+    ungrouped = {label: "table" for label in pages if label not in grouped}
     above: list[NavigationItem] = [
         {"title": i18n.label(PLACES[0]), "icon": "arrow_back", "link": reverse("chat:home"), "active": False},
         {"title": i18n.label(PLACES[1]), "icon": "monitoring", "link": reverse("admin:index")},
         {
             "title": i18n.label(PLACES[4]),
             "icon": "help",
-            "link": address_of(place_about(request.resolver_match.route if request.resolver_match else "admin/")),
+            "link": address_of(place_of_page(request.resolver_match.route if request.resolver_match else "admin/")),
             "active": False,
         },
     ]
-    if acting(request).is_superuser:
+    if acting_user(request).is_superuser:
         above.append(
             {"title": i18n.label(PLACES[3]), "icon": "checklist", "link": reverse("setup:start"), "active": False}
         )
     groups: list[NavigationGroup] = [{"items": above}]
-    for title, labels in {**GROUPS, PLACES[2]: rest}.items():
+    for title, labels in {**GROUPS, PLACES[2]: ungrouped}.items():
         items: list[NavigationItem] = [
             {
                 "title": i18n.label(MODEL_TITLES[label]) if label in MODEL_TITLES else pages[label]["name"],

@@ -20,7 +20,7 @@ from django.forms import ChoiceField, ModelChoiceField
 from django.forms.utils import pretty_name
 from django.utils.translation import override, pgettext_lazy
 
-from core.audit.words import WORDS
+from core.audit.words import ACTION_LABELS
 from core.i18n import ADMIN
 
 APPS = ("audit", "llm", "workspace", "accounts", "files", "personas", "projects", "chat")
@@ -40,7 +40,7 @@ def translatable(word: Any) -> Any:
 
 def translate() -> None:
     """Translate the words of all registered admin pages and of the audit's actions."""
-    words.update(WORDS.values())
+    words.update(ACTION_LABELS.values())
     for app in APPS:
         _change(apps.get_app_config(app), NAMES[:1])
     apps.get_app_config("auth").verbose_name = apps.get_app_config("accounts").verbose_name  # it lists only groups

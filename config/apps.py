@@ -21,7 +21,7 @@ SWITCH_INTERVAL = 0.001
 
 
 class LeanUnfoldConfig(unfold.DefaultAppConfig):
-    """Unfold with one CSS class per cell and checkbox. `static/css/admin.css` has their styles.
+    """Unfold with one CSS class per cell and checkbox. `static/css/admin.css` styles these classes.
 
     Unfold itself writes 400 to 600 bytes of classes into each element.
     """

@@ -1,4 +1,4 @@
-"""The module that a web server loads: it sets Django up, collects the static files and makes the application."""
+"""The module that a web server loads. It sets up Django, collects the static files and creates the application."""
 
 import os
 
@@ -10,5 +10,5 @@ django.setup()  # before the routes: they import models
 from config.http.routing import create_application  # noqa: E402 - see above
 from config.static_files import collect_changed  # noqa: E402 - see above
 
-collect_changed()  # before the middleware looks which files there are
+collect_changed()  # before the middleware lists the files
 application = create_application()

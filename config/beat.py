@@ -1,6 +1,6 @@
-"""`celery -A config.beat beat`: puts due tasks into the queues, by their names.
+"""`celery -A config.beat beat`: add due tasks to the queues, by name.
 
-The Celery app of the workers would load Django with every app of the product, with four times the memory.
+The Celery app of the workers would load Django with every app of the product, which takes four times the memory.
 """
 
 import logging.config

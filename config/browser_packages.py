@@ -3,7 +3,7 @@
 `python -m config.browser_packages` does this when the product is installed and when its image is built:
 
 1. It reads the versions and integrity hashes from `static/packages/package-lock.json`.
-2. `npm pack` fetches the packages. If Node is not installed, the npm of the wheel in requirements-node.txt is used.
+2. `npm pack` fetches the packages. Without an installed Node, it uses the npm of the wheel in requirements-node.txt.
 3. A package whose hash differs from the lock is refused.
 4. The named files and the licence are copied. For a build that contains other packages, NOTICE.txt lists these with
    their licences. `installed.json` records the hashes of the files and the integrity of the package.

@@ -12,5 +12,5 @@ app.autodiscover_tasks(["chat.background"])
 
 
 @setup_logging.connect
-def _keep_logging(**kwargs: Any) -> None:
-    """Set up nothing: Django has set up the log. Celery would drop all lines of workers below a warning."""
+def _skip_logging_setup(**kwargs: Any) -> None:
+    """Do nothing, since Django has set up logging. Celery's own setup would drop the workers' lines below a warning."""

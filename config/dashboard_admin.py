@@ -38,7 +38,7 @@ from chat.models import Import, Turn
 from chat.runs.services import open_runs
 from config.management.commands.doctor import findings
 from core import background, i18n
-from core.admin import acting
+from core.admin import acting_user
 from core.ids import id_at
 from core.permissions import has_right
 from files.models import File
@@ -76,7 +76,7 @@ class UsageRow:
 def dashboard(request: HttpRequest, context: Mapping[str, object]) -> Mapping[str, object]:
     """Return the context of the start page with our parts added. A part that the user may not see is None."""
     days = _days(request)
-    user = acting(request)
+    user = acting_user(request)
     parts = {
         "usage": _usage(days) if has_right(user, "view", ModelCall) else None,
         "turns": _turns(days) if has_right(user, "view", Turn) else None,
@@ -99,15 +99,15 @@ def _days(request: HttpRequest) -> Days:
     return Days(int(days) if days in map(str, CHOICES) else CHOICES[1], timezone.get_default_timezone())
 
 
-def calls(**filters: object) -> str:
-    return _list("chat_modelcall", filters)
+def calls_url(**filters: object) -> str:
+    return _list_url("chat_modelcall", filters)
 
 
-def turns(**filters: object) -> str:
-    return _list("chat_turn", filters)
+def turns_url(**filters: object) -> str:
+    return _list_url("chat_turn", filters)
 
 
-def _list(name: str, filters: Mapping[str, object]) -> str:
+def _list_url(name: str, filters: Mapping[str, object]) -> str:
     return reverse(f"admin:{name}_changelist", query={name: str(value) for name, value in filters.items()})
 
 
@@ -118,8 +118,8 @@ def _usage(days: Days) -> Mapping[str, object]:
     return {
         "people": _count(f"people:{days.number}", partial(overview.active_people, days)),
         "total": total,
-        "url": calls(created__gte=since),
-        "days": [(row, _calls_of(row.day, days)) for row in reversed(rows)],
+        "url": calls_url(created__gte=since),
+        "days": [(row, _day_url(row.day, days)) for row in reversed(rows)],
         "charts": _charts(rows),
         "chart": CHART,
         "models": _models(days),
@@ -130,22 +130,22 @@ def _usage(days: Days) -> Mapping[str, object]:
     }
 
 
-def _calls_of(day: date, days: Days) -> str:
+def _day_url(day: date, days: Days) -> str:
     first = midnight(day, days.zone)
     last = midnight(day + timedelta(days=1), days.zone)
-    return calls(created__gte=first.isoformat(), created__lt=last.isoformat())
+    return calls_url(created__gte=first.isoformat(), created__lt=last.isoformat())
 
 
 def _models(days: Days) -> list[UsageRow]:
     lines = days.usage.lines("model", overview.ROWS_PER_TABLE)
-    return [UsageRow(line.name or "", line.figures, _calls_with(days, "model", line.key)) for line in lines]
+    return [UsageRow(line.name or "", line.figures, _row_url(days, "model", line.key)) for line in lines]
 
 
 def _groups(days: Days) -> list[UsageRow]:
     """Return the rows of groups. Return none if all usage counts to one group, which equals the total."""
     lines = days.usage.lines("group", overview.ROWS_PER_TABLE)
     no_group = _("None, or deleted")
-    rows = [UsageRow(line.name or no_group, line.figures, _calls_with(days, "group", line.key)) for line in lines]
+    rows = [UsageRow(line.name or no_group, line.figures, _row_url(days, "group", line.key)) for line in lines]
     return rows if len(rows) > 1 else []
 
 
@@ -156,16 +156,16 @@ def _personas(days: Days) -> list[UsageRow]:
         UsageRow(
             line.name or unnamed.get(line.key, _("A private one")),
             line.figures,
-            _calls_with(days, "persona", line.key),
+            _row_url(days, "persona", line.key),
         )
         for line in lines
     ]
 
 
-def _calls_with(days: Days, name: str, pk: UUID | None) -> str:
+def _row_url(days: Days, name: str, pk: UUID | None) -> str:
     """Return the URL of the calls that refer to this row. None means calls without a row, or with a deleted one."""
     path, value = (f"{name}__id__exact", pk) if pk is not None else (f"{name}__isnull", "True")
-    return _list("chat_modelcall", {"created__gte": days.since.isoformat(), path: value})
+    return _list_url("chat_modelcall", {"created__gte": days.since.isoformat(), path: value})
 
 
 def _charts(rows: Sequence[Day]) -> list[tuple[str, str]]:
@@ -210,27 +210,27 @@ def _turns(days: Days) -> Mapping[str, object]:
         "newest": overview.NEWEST,
         "waited": waited,
         "queue": _queue(),
-        "queued_url": turns(status__exact=Turn.Status.QUEUED),
-        "running_url": turns(status__exact=Turn.Status.RUNNING),
-        "asking_url": turns(approval="waiting"),
-        "failures": [(failure, _failed(failure, since)) for failure in overview.failures(days)],
-        "failures_url": turns(status__in=",".join(Turn.BROKEN), id__gte=since),
-        "first": [(row, _turns_with_first_token(row.model_id, since)) for row in first],
+        "queued_url": turns_url(status__exact=Turn.Status.QUEUED),
+        "running_url": turns_url(status__exact=Turn.Status.RUNNING),
+        "asking_url": turns_url(approval="waiting"),
+        "failures": [(failure, _failure_url(failure, since)) for failure in overview.failures(days)],
+        "failures_url": turns_url(status__in=",".join(Turn.BROKEN), id__gte=since),
+        "first": [(row, _first_token_url(row.model_id, since)) for row in first],
         "stops": stops,
-        "stops_url": turns(stop_requested__exact=1, id__gte=since),
+        "stops_url": turns_url(stop_requested__exact=1, id__gte=since),
     }
 
 
-def _turns_with_first_token(model_id: UUID | None, since: UUID) -> str:
-    return _list("chat_turn", {"id__gte": since, "first_token_ms__isnull": False, **_of_model(model_id)})
+def _first_token_url(model_id: UUID | None, since: UUID) -> str:
+    return _list_url("chat_turn", {"id__gte": since, "first_token_ms__isnull": False, **_model_filter(model_id)})
 
 
-def _failed(failure: overview.Failure, since: UUID) -> str:
+def _failure_url(failure: overview.Failure, since: UUID) -> str:
     filters = {"status__in": ",".join(Turn.BROKEN), "error": failure.code, "id__gte": since}
-    return _list("chat_turn", {**filters, **_of_model(failure.model_id)})
+    return _list_url("chat_turn", {**filters, **_model_filter(failure.model_id)})
 
 
-def _of_model(model_id: UUID | None) -> Mapping[str, object]:
+def _model_filter(model_id: UUID | None) -> Mapping[str, object]:
     return {"model__id__exact": model_id} if model_id is not None else {"model__isnull": "True"}
 
 
@@ -246,7 +246,7 @@ def _runs() -> list[tuple[Any, int, str]]:
     """Return the label, the number of runs, and the URL of their list for each open status."""
     numbers = open_runs()
     return [
-        (Run.Status(status).label, numbers.get(status, 0), _list("chat_run", {"status__exact": status}))
+        (Run.Status(status).label, numbers.get(status, 0), _list_url("chat_run", {"status__exact": status}))
         for status in Run.OPEN
     ]
 
@@ -284,11 +284,11 @@ def _storage() -> Mapping[str, object]:
 
 def people_who_used_most(request: HttpRequest) -> HttpResponse:
     """Return the fragment of the most active people. It is separate, since its sums are slower than the page."""
-    if not has_right(acting(request), "view", ModelCall):
+    if not has_right(acting_user(request), "view", ModelCall):
         raise PermissionDenied
     days = _days(request)
     rows = [
-        UsageRow(line.name or "", line.figures, _calls_with(days, "person", line.key))
+        UsageRow(line.name or "", line.figures, _row_url(days, "person", line.key))
         for line in days.usage.lines("user", overview.ROWS_PER_TABLE)
     ]
     return TemplateResponse(request, "admin/overview/most.html", {"rows": rows})
@@ -296,7 +296,7 @@ def people_who_used_most(request: HttpRequest) -> HttpResponse:
 
 def doctor(request: HttpRequest) -> HttpResponse:
     """Return the fragment with the findings of `manage.py doctor`. “again” in the query repeats the checks."""
-    if not acting(request).is_superuser:
+    if not acting_user(request).is_superuser:
         raise PermissionDenied
     if "again" in request.GET:
         with suppress(RedisError, OSError):

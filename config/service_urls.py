@@ -20,8 +20,8 @@ BROKER_DB = 1
 CHANNELS_DB = 2
 CACHE_DB = 3
 
-SUBMISSION = 587  # the port for the submission of mail (RFC 6409)
-PREPARED_AFTER = 2  # executions on one connection, after which a statement is prepared
+SUBMISSION_PORT = 587  # the port for the submission of mail (RFC 6409)
+PREPARE_THRESHOLD = 2  # executions of a statement on one connection, after which it is prepared
 BROKER_SECONDS = 2  # seconds that the broker Redis may take for one command
 
 # A Redis that hangs must not block requests: after a second a request continues without the cache. A broken connection
@@ -52,7 +52,7 @@ def database(url: str, *, prepared: bool = True, cursors: bool = True) -> dict[s
             # If several hundred messages are sent at once, each waits up to 30 s for a connection. A connection is a
             # PostgreSQL process with 3 MB, so idle ones are closed after a minute.
             "pool": {"min_size": 1, "max_size": 24, "timeout": 30, "max_idle": 60},
-            "prepare_threshold": PREPARED_AFTER if prepared else None,
+            "prepare_threshold": PREPARE_THRESHOLD if prepared else None,
             **options,
         },
         "CONN_HEALTH_CHECKS": True,
@@ -125,7 +125,7 @@ def mail(url: str) -> MailSettings:
         raise StartError("EMAIL_URL must start with smtp:// or smtps://, as in smtps://user:password@mail.example.org.")
     choice = parse_qs(parts.query).get("starttls", [""])[0]
     port = parts.port or (465 if parts.scheme == "smtps" else 587 if parts.username else 25)
-    starttls = choice == "yes" if choice else bool(parts.username) or port == SUBMISSION
+    starttls = choice == "yes" if choice else bool(parts.username) or port == SUBMISSION_PORT
     user = unquote(parts.username or "")
     return {
         "HOST": parts.hostname,

@@ -105,7 +105,7 @@ TEMPLATES: list[dict[str, object]] = [
                 "django.template.context_processors.request",
                 "django.contrib.auth.context_processors.auth",
                 "django.contrib.messages.context_processors.messages",
-                "workspace.look.for_templates",
+                "workspace.look.template_context",
             ],
         },
     },
@@ -155,7 +155,7 @@ CELERY_BROKER_CONNECTION_RETRY_ON_STARTUP = True
 # A demoted Redis answers that it is read-only and keeps the connection. By default a Celery worker ends on such an
 # answer, and its running turns end with it.
 CELERY_BROKER_CHANNEL_ERROR_RETRY = True
-# The default pool of a worker is threads. The event loop carries all work that waits; the threads only start it.
+# A worker uses threads by default. All work that waits runs on the event loop; the threads only start it.
 CELERY_WORKER_POOL = "threads"
 CELERY_TASK_DEFAULT_QUEUE = "background"
 CELERY_BEAT_SCHEDULE = {
@@ -181,7 +181,7 @@ AUTH_PASSWORD_VALIDATORS = [
 PASSWORD_RESET_TIMEOUT = 7 * 86_400  # seconds that a link for a new password is valid
 # django-allauth: the adapters of the product. Features that the product has itself are off. See decision 0047.
 ACCOUNT_ADAPTER = "accounts.second_factors.adapter.AccountAdapter"
-ACCOUNT_RATE_LIMITS = MFA_RATE_LIMITS = False  # `accounts.access.login_throttle` and `page_throttle` limit
+ACCOUNT_RATE_LIMITS = MFA_RATE_LIMITS = False  # `accounts.access.login_throttle` and `page_throttle` set the limits
 ACCOUNT_AUTHENTICATED_LOGIN_REDIRECTS = False  # people who are signed in may sign in again
 MFA_ADAPTER = "accounts.second_factors.adapter.SecondFactorAdapter"
 MFA_SUPPORTED_TYPES = ["totp", "webauthn", "recovery_codes"]
@@ -314,7 +314,7 @@ UNFOLD = {
     "DASHBOARD_CALLBACK": "config.dashboard_admin.dashboard",
 }
 
-# The server through which the product mails invitations and links to choose a password; without one it mails nothing.
+# The server through which the product mails invitations and links to choose a password. Without one it sends no mails.
 EMAIL_URL = env.str("EMAIL_URL", default="")
 _mail = service_urls.mail(EMAIL_URL)
 EMAIL_HOST = _mail["HOST"]
@@ -368,7 +368,7 @@ LOGGING = {
 METRICS_TOKEN = env.str("METRICS_TOKEN", default="")
 METRICS_PORT = env.int("METRICS_PORT", default=0)
 if METRICS_PORT and not METRICS_TOKEN:
-    raise paths.StartError("METRICS_PORT needs METRICS_TOKEN, so that not everybody reads what stands there.")
+    raise paths.StartError("METRICS_PORT needs METRICS_TOKEN, so that not everybody can read the metrics.")
 
 # A file that a worker touches while it accepts work; empty: none.
 ALIVE_FILE = env.str("ALIVE_FILE", default="")

@@ -1,4 +1,4 @@
-"""Collect the static files: hashed names, compressed, and each stylesheet joined with its imports.
+"""Collect the static files: with hashed names, compressed, and with each stylesheet's imports included in it.
 
 The web server collects them when it starts, so that operators need not run a command first.
 """
@@ -86,7 +86,7 @@ class Stylesheets:
 
     def _text(self, name: str) -> str:
         if name not in self._paths:
-            raise FileNotFoundError(f"The stylesheet {name} is imported, and there is none.")
+            raise FileNotFoundError(f"The stylesheet {name} is imported, but it does not exist.")
         storage, path = self._paths[name]
         with storage.open(path) as file:
             text = file.read().decode()

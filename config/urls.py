@@ -71,7 +71,7 @@ router.register("prompt-texts", texts_api.PromptTextViewSet, "prompt-text")
 router.register("models", personas_api.ModelViewSet)
 
 handler404 = "config.http.health.not_found"
-handler500 = "config.http.health.failed"
+handler500 = "config.http.health.server_error"
 
 urlpatterns = [
     path("", include("chat.urls")),

@@ -32,11 +32,11 @@ from unfold.forms import BaseDialogForm
 from unfold.paginator import InfinitePaginator
 
 from core import i18n
-from core.admin_choices import WithChosenRows
+from core.admin_choices import RowSelectMixin
 from core.audit.models import Entry
-from core.audit.origin import origin
+from core.audit.origin import current_origin
 from core.audit.services import record
-from core.audit.words import WORDS
+from core.audit.words import ACTION_LABELS
 from core.sentences import Sentence
 
 HISTORY_PAGE = 100  # entries on one page of a row's history
@@ -44,7 +44,7 @@ MOST_COUNTED = 10_000  # rows that a list counts and shows; users find further r
 _action = cast("Callable[..., Callable[..., Any]]", action)  # Unfold annotates the decorator's result
 
 
-class Labelled(tuple[str, str]):
+class ColouredLabel(tuple[str, str]):
     """A coloured value and its label, in the form that Unfold's lists expect. A row's own page shows the label."""
 
     def __str__(self) -> str:
@@ -64,7 +64,7 @@ def display(*, label: dict[str, str] | None = None, **options: Any) -> Callable[
         @wraps(function)
         def column(*arguments: Any) -> Any:
             value = function(*arguments)
-            return Labelled((value, i18n.label(value))) if isinstance(value, str) and value in label else value
+            return ColouredLabel((value, i18n.label(value))) if isinstance(value, str) and value in label else value
 
         return unfold_display(label=label, **options)(column)
 
@@ -76,7 +76,7 @@ def column(path: str, name: str) -> Callable[..., Any]:
 
     @unfold_display(description=name)
     def show(self: Any, row: Any) -> Any:
-        value = reduce(lambda place, step: getattr(place, step, None), path.split("."), row)
+        value = reduce(lambda source, name: getattr(source, name, None), path.split("."), row)
         return "–" if value is None else str(value)
 
     return cast("Callable[..., Any]", show)
@@ -115,17 +115,17 @@ class AuditLogEntry:
         return self._entry.actor_name or str(self._entry.get_how_display())
 
     def get_change_message(self) -> str:
-        fields = [(field_in_words(self._entry.object_type, name),) for name in self._entry.changes]
-        words = act_in_words(self._entry.action)
+        fields = [(field_label(self._entry.object_type, name),) for name in self._entry.changes]
+        words = action_label(self._entry.action)
         return format_html("{}: {}", words, format_html_join(", ", "{}", fields)) if fields else words
 
 
-def act_in_words(action: str) -> str:
-    """Return the label of an action in the reader's language, such as “Token made” for `token.made`."""
-    return i18n.label(WORDS[action]) if action in WORDS else action
+def action_label(action: str) -> str:
+    """Return the label of an action in the reader's language, such as “API token created” for `token.made`."""
+    return i18n.label(ACTION_LABELS[action]) if action in ACTION_LABELS else action
 
 
-def kind_in_words(object_type: str) -> str:
+def kind_label(object_type: str) -> str:
     """Return the name of a model, such as “API token” for `accounts.apitoken`, or `object_type` if it was removed."""
     try:
         return capfirst(str(apps.get_model(object_type)._meta.verbose_name)) if object_type else ""
@@ -133,7 +133,7 @@ def kind_in_words(object_type: str) -> str:
         return object_type
 
 
-def field_in_words(object_type: str, name: str) -> str:
+def field_label(object_type: str, name: str) -> str:
     """Return the verbose name of a field, or its name as code if it has no translated one."""
     try:
         field: Any = apps.get_model(object_type)._meta.get_field(name)
@@ -161,12 +161,12 @@ class RowHistory:
         first, last = (max(0, place - self._recorded) for place in (part.start, part.stop))
         older = list(self._log[first:last])
         for entry in older:
-            entry.change_message = in_words(entry.change_message)
+            entry.change_message = translate_log_message(entry.change_message)
         return [*map(AuditLogEntry, self._acts[part]), *older]
 
 
-class RowAdmin(WithChosenRows, ModelAdmin):  # type: ignore[misc]  # Unfold's own base classes conflict in the same way
-    """The base of all model admins. `kind`: the prefix of its actions in the audit, see `core.audit.actions`."""
+class RowAdmin(RowSelectMixin, ModelAdmin):  # type: ignore[misc]  # Unfold's own base classes conflict in the same way
+    """The base of all model admins. `kind`: the prefix of its acts in the audit, see `core.audit.actions`."""
 
     kind = "row"
     paginator: ClassVar[type[Paginator[Any]]] = CappedPaginator
@@ -222,14 +222,16 @@ class RowAdmin(WithChosenRows, ModelAdmin):  # type: ignore[misc]  # Unfold's ow
         """Log nothing, since `delete_model` and the services record deletions."""
 
     def _recorded(self, request: HttpRequest, row: Any, verb: str, message: Any) -> None:
-        """Record the change in the audit, which is the only log, unless a service has recorded it in this request."""
-        stored_as_it_was = verb == "changed" and not message
-        if stored_as_it_was or (row._meta.label_lower, str(row.pk)) in (origin().recorded or ()):
+        """Record the change in the audit, unless a service recorded it in this request. Django's log gets no entry."""
+        nothing_changed = verb == "changed" and not message
+        if nothing_changed or (row._meta.label_lower, str(row.pk)) in (current_origin().recorded or ()):
             return
         names = [part["changed"].get("fields", ()) for part in message if "changed" in part] if message else []
         with transaction.atomic():
             fields = dict.fromkeys(map(str, chain(*names)))
-            record(user=acting(request), action=f"{self.kind}.{verb}", row=row, name=self._name(row), changes=fields)
+            record(
+                user=acting_user(request), action=f"{self.kind}.{verb}", row=row, name=self._name(row), changes=fields
+            )
 
     def history_view(self, request: HttpRequest, object_id: str, extra_context: Any = None) -> HttpResponse:
         """Show the audit entries of this row, then the older entries of Django's own log."""
@@ -239,8 +241,8 @@ class RowAdmin(WithChosenRows, ModelAdmin):  # type: ignore[misc]  # Unfold's ow
         acts = Entry.objects.filter(object_id=object_id, object_type=self.opts.label_lower).order_by("-id")
         log = LogEntry.objects.filter(object_id=object_id, content_type__app_label=self.opts.app_label)
         log = log.filter(content_type__model=self.opts.model_name).select_related("user").order_by("-action_time")
-        listed: Paginator[Any] = Paginator(RowHistory(acts, log), HISTORY_PAGE)  # type: ignore[arg-type]  # it has a length and slices
-        page = listed.get_page(request.GET.get("p"))
+        paginator: Paginator[Any] = Paginator(RowHistory(acts, log), HISTORY_PAGE)  # type: ignore[arg-type]  # it has a length and slices
+        page = paginator.get_page(request.GET.get("p"))
         context = {
             "action_list": page,
             "pagination_required": page.has_other_pages(),
@@ -251,7 +253,7 @@ class RowAdmin(WithChosenRows, ModelAdmin):  # type: ignore[misc]  # Unfold's ow
 
     @transaction.atomic
     def delete_model(self, request: HttpRequest, obj: Any) -> None:
-        record(user=acting(request), action=f"{self.kind}.deleted", row=obj, name=self._name(obj))
+        record(user=acting_user(request), action=f"{self.kind}.deleted", row=obj, name=self._name(obj))
         obj.delete()
 
     def _name(self, row: Any) -> str:
@@ -269,17 +271,17 @@ class RowAdmin(WithChosenRows, ModelAdmin):  # type: ignore[misc]  # Unfold's ow
     ) -> HttpResponse:
         """Return the response that ends a dialog: it opens the row's page with this message."""
         self.message_user(request, message, level)
-        return go(reverse(f"admin:{self.opts.label_lower.replace('.', '_')}_change", args=[row.pk]))
+        return htmx_redirect(reverse(f"admin:{self.opts.label_lower.replace('.', '_')}_change", args=[row.pk]))
 
 
-class Boxes(forms.CheckboxSelectMultiple):
+class CheckboxColumns(forms.CheckboxSelectMultiple):
     """Checkboxes in columns. Each has little markup, since there are more than a hundred rights."""
 
     def render(self, name: str, value: Any, attrs: Any = None, renderer: Any = None) -> SafeString:
         return render_to_string("admin/boxes.html", self.get_context(name, value, attrs))
 
 
-def in_words(entry: str) -> str:
+def translate_log_message(entry: str) -> str:
     """Return a log message, a sentence or Django's JSON of changed fields, in the reader's language."""
     if not entry.startswith("["):
         return gettext(entry) if entry else ""
@@ -304,15 +306,15 @@ class ReadOnlyAdmin(RowAdmin):
 
 
 class Confirmation(BaseDialogForm):
-    """A dialog with only a button, since a change needs a POST and must not be made by a link."""
+    """A dialog that only has a button. It exists since a change needs a POST, which a link does not send."""
 
 
 def button(name: str, *, icon: str, permission: str = "change") -> Callable[..., Any]:
-    """Make the method a button on a row's page that opens a page of its own. It takes (request, object_id)."""
+    """Make the method a button on a row's page. The button opens another page. It takes (request, object_id)."""
     return _action(description=name, icon=icon, permissions=[permission])
 
 
-def confirmed(
+def confirmation_button(
     name: str,
     *,
     icon: str,
@@ -321,7 +323,7 @@ def confirmed(
     permission: str = "change",
     form: type[Confirmation] = Confirmation,
 ) -> Callable[..., Any]:
-    """Make the method a button with a confirmation. It takes (request, form, object_id) and returns `go(...)`."""
+    """Make the method a button with a confirmation. It takes (request, form, object_id), returns `htmx_redirect()`."""
     dialog = {"title": ask, "description": explain, "form_class": form, "form_submit_text": name}
     return _action(description=name, icon=icon, permissions=[permission], dialog=dialog)
 
@@ -345,20 +347,20 @@ class OneActiveAdmin(RowAdmin):
     ) -> HttpResponse:
         """Switch a row on or off. Then open its page, which shows the sentence `done`."""
         row = self.row(request, object_id)
-        self.store_active(acting(request), row, active=active)
+        self.store_active(acting_user(request), row, active=active)
         return self.back(request, row, done(row))
 
 
-def go(url: str) -> HttpResponse:
-    """Return a response on which htmx, which has posted the dialog, opens another page."""
+def htmx_redirect(url: str) -> HttpResponse:
+    """Return a response that makes htmx, which posted the dialog, open another page."""
     return HttpResponse(headers={"HX-Redirect": url})
 
 
-def acting(request: HttpRequest) -> AbstractUser:
+def acting_user(request: HttpRequest) -> AbstractUser:
     return cast("AbstractUser", request.user)  # the admin site admits no other users
 
 
-STATES = {
+STATE_COLOURS = {
     "idle": "default",
     "queued": "info",
     "running": "info",
@@ -399,13 +401,13 @@ class RecordAdmin(ReadOnlyAdmin):
         try:
             key = UUID(term)
         except ValueError:
-            matches = (_with(queryset, name, term) for name in names if name not in ids)
+            matches = (_rows_with_value(queryset, name, term) for name in names if name not in ids)
             return next((rows for rows in matches if rows.exists()), queryset.none()), False
         any_id = Q(*((name, key) for name in ids), _connector=Q.OR)
         return queryset.filter(any_id) if ids else queryset.none(), False
 
 
-def _with(rows: QuerySet[Any], name: str, term: str) -> QuerySet[Any]:
+def _rows_with_value(rows: QuerySet[Any], name: str, term: str) -> QuerySet[Any]:
     """Return the rows with this value. Users are looked up first, so that an index finds the rows by user id."""
     to_people, _, column = name.rpartition("__")
     if column != get_user_model().USERNAME_FIELD or not to_people:

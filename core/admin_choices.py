@@ -1,4 +1,4 @@
-"""Admin fields that choose a row by its name."""
+"""Admin fields in which people choose rows by their names."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -8,8 +8,8 @@ from django.core.exceptions import ValidationError
 from django.http import HttpRequest
 
 
-class _ChosenRows(AutocompleteMixin):
-    """Show a form again even if one of its values is no valid key.
+class _LenientOptions(AutocompleteMixin):
+    """Ignore submitted values that are no valid keys when the form is shown again.
 
     Django looks up the submitted values unchecked, and a text that is no UUID makes that look-up fail.
     """
@@ -19,11 +19,11 @@ class _ChosenRows(AutocompleteMixin):
         return super().optgroups(name, [each for each in value if _is_key(key, each)], attr)
 
 
-class ChosenRow(_ChosenRows, AutocompleteSelect):
+class RowSelect(_LenientOptions, AutocompleteSelect):
     pass
 
 
-class ChosenRows(_ChosenRows, AutocompleteSelectMultiple):
+class RowSelectMultiple(_LenientOptions, AutocompleteSelectMultiple):
     pass
 
 
@@ -34,18 +34,18 @@ def _is_key(field: Any, value: str) -> bool:
         return False
 
 
-class WithChosenRows:
-    """A mixin for model admins and inlines: it uses these widgets for the fields in `autocomplete_fields`."""
+class RowSelectMixin:
+    """A mixin for model admins and inlines. It uses the widgets of this module for the `autocomplete_fields`."""
 
     admin_site: Any
     get_autocomplete_fields: Any
 
     def formfield_for_foreignkey(self, db_field: Any, request: HttpRequest, **options: Any) -> Any:
         if "widget" not in options and db_field.name in self.get_autocomplete_fields(request):
-            options["widget"] = ChosenRow(db_field, self.admin_site, using=options.get("using"))
+            options["widget"] = RowSelect(db_field, self.admin_site, using=options.get("using"))
         return super().formfield_for_foreignkey(db_field, request, **options)  # type: ignore[misc]
 
     def formfield_for_manytomany(self, db_field: Any, request: HttpRequest, **options: Any) -> Any:
         if "widget" not in options and db_field.name in self.get_autocomplete_fields(request):
-            options["widget"] = ChosenRows(db_field, self.admin_site, using=options.get("using"))
+            options["widget"] = RowSelectMultiple(db_field, self.admin_site, using=options.get("using"))
         return super().formfield_for_manytomany(db_field, request, **options)  # type: ignore[misc]

@@ -18,7 +18,7 @@ class AdminSite(UnfoldAdminSite):
     """Unfold's site, closed to staff without any right to administer."""
 
     def admin_view(self, view: View, cacheable: bool = False) -> Any:
-        """Return the view with a check. Staff without a right get 403. Other people are sent to the sign-in page."""
+        """Return the view with a check. Staff without a right get 403. Other visitors are sent to the sign-in page."""
 
         @wraps(view)
         def checked(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:

@@ -4,12 +4,12 @@ Each process has one event loop, on its own thread, for all work that mostly wai
 deliveries. A thread for each piece of work would need a database connection, and could not be cancelled while a
 model is silent.
 
-The row of a job is authoritative. The broker only makes the job start sooner.
+The row of a job is the source of truth. The broker only makes the job start sooner.
 
 1. A service stores the row and calls `enqueue`. Celery hands out all jobs except turns; turns wait in `TURNS`.
 2. A worker calls `claim`, which changes the row's state. Only the worker whose claim succeeds does the work.
 3. While it works, `heartbeat` renews the row's time, by the clock of the database, since the clocks of machines differ.
-4. A sweeper finds the jobs that the broker or a dead worker lost, by `stale_rows` and `unclaimed`.
+4. A sweeper uses `stale_rows` and `take_unclaimed` to get the jobs that the broker or a dead worker lost.
 
 Each worker reports every few seconds which queues it serves (`report_queues`).
 """
@@ -55,10 +55,10 @@ UNCLAIMED_AFTER = timedelta(seconds=10)  # if a job waits longer, the broker los
 
 QUEUES = ("turns", "background")
 HEARTBEAT_INTERVAL = 5.0  # seconds between two heartbeats or reports
-LATE = 5.0  # seconds that beat and the broker may take longer than the interval of a task
-BLOCK = 2.5  # seconds that a read waits in Redis for a job
+MAX_DELAY = 5.0  # seconds by which beat and the broker may exceed the interval of a task
+BLOCK_SECONDS = 2.5  # for which a read waits in Redis for a job
 DEAD_AFTER = 20.0  # seconds without a report after which a worker counts as dead
-_REMEMBERED = 86_400  # seconds that a report stays in Redis
+_REPORT_LIFETIME = 86_400  # seconds that a report stays in Redis
 LOG_HEADER = "said"  # the header of Celery messages with the log fields; messages in flight have this name
 
 Arguments = ParamSpec("Arguments")
@@ -68,11 +68,11 @@ logger = logging.getLogger(__name__)
 
 _lock = threading.Lock()
 _loop: asyncio.AbstractEventLoop | None = None
-_carried: "set[asyncio.Task[Any]]" = set()  # used only on the loop
+_background_tasks: "set[asyncio.Task[Any]]" = set()  # used only on the loop
 # Few threads on purpose: they limit the database connections of a worker, however many turns it runs.
 _executor = ThreadPoolExecutor(4, thread_name_prefix="database")
-_first = ThreadPoolExecutor(3, thread_name_prefix="first")
-_apart = ThreadPoolExecutor(1, thread_name_prefix="heartbeats")
+_urgent_executor = ThreadPoolExecutor(3, thread_name_prefix="first")
+_heartbeat_executor = ThreadPoolExecutor(1, thread_name_prefix="heartbeats")
 
 
 def loop() -> asyncio.AbstractEventLoop:
@@ -89,16 +89,19 @@ def submit(work: Coroutine[Any, Any, Result]) -> "Future[Result]":
     return asyncio.run_coroutine_threadsafe(work, loop())
 
 
-def carry(work: Coroutine[Any, Any, object]) -> None:
-    """Run the coroutine while the caller goes on. Errors are logged. The end of a worker waits for it, see `end`."""
+def run_in_background(work: Coroutine[Any, Any, object]) -> None:
+    """Run the coroutine while the caller continues. Errors are logged. A worker that ends waits for the coroutine.
+
+    See `cancel_background_tasks`.
+    """
     loop().call_soon_threadsafe(_begin, work)
 
 
 def _begin(work: Coroutine[Any, Any, object]) -> None:
-    # Added before its first step, so that an `end` in between cancels it, too. Then the task never begins.
+    # Added before its first step, so that `cancel_background_tasks` cancels it even before it begins.
     task = loop().create_task(_logged(work))
-    _carried.add(task)
-    task.add_done_callback(_carried.discard)
+    _background_tasks.add(task)
+    task.add_done_callback(_background_tasks.discard)
     task.add_done_callback(lambda _: work.close())
 
 
@@ -106,31 +109,34 @@ async def _logged(work: Coroutine[Any, Any, object]) -> None:
     try:
         await work
     except asyncio.CancelledError:
-        logger.info("%r was cut off by the end of the worker", work)
+        logger.info("%r was cancelled, since the worker ended", work)
     except Exception:
         logger.exception("%r failed", work)
 
 
-def end(grace: float) -> None:
-    """Give the carried coroutines `grace` seconds, then cancel them. Returns at once; `join` waits."""
+def cancel_background_tasks(grace: float) -> None:
+    """Give the coroutines of `run_in_background` `grace` seconds, then cancel them. Returns at once.
+
+    `wait_for_background_tasks` waits for their end.
+    """
     if grace > 0:
-        loop().call_soon_threadsafe(loop().call_later, grace, _cancel)
+        loop().call_soon_threadsafe(loop().call_later, grace, _cancel_background_tasks)
     else:
-        loop().call_soon_threadsafe(_cancel)
+        loop().call_soon_threadsafe(_cancel_background_tasks)
 
 
-def _cancel() -> None:
-    for task in _carried:
+def _cancel_background_tasks() -> None:
+    for task in _background_tasks:
         task.cancel()
 
 
-def join(seconds: float | None = None) -> None:
-    """Wait until no carried coroutine is left. Raises TimeoutError after `seconds`."""
-    submit(_join()).result(seconds)
+def wait_for_background_tasks(seconds: float | None = None) -> None:
+    """Wait until no coroutine of `run_in_background` runs. Raises TimeoutError after `seconds`."""
+    submit(_wait_for_background_tasks()).result(seconds)
 
 
-def leave(status: int) -> NoReturn:
-    """Call the `atexit` functions and end the process. Its work must be done.
+def exit_process(status: int) -> NoReturn:
+    """Call the `atexit` functions and end the process. Call this when its work is done.
 
     Python itself would wait for threads that hang, and free all objects, which takes seconds of CPU time.
     """
@@ -140,15 +146,15 @@ def leave(status: int) -> NoReturn:
     os._exit(status)
 
 
-async def _join() -> None:
-    while _carried:
-        await asyncio.wait(_carried)
+async def _wait_for_background_tasks() -> None:
+    while _background_tasks:
+        await asyncio.wait(_background_tasks)
 
 
-async def completed(work: Coroutine[Any, Any, Result]) -> Result:
-    """Return the result of the coroutine, even if the caller is cancelled meanwhile.
+async def run_to_completion(work: Coroutine[Any, Any, Result]) -> Result:
+    """Return the result of the coroutine, even if the caller is cancelled meanwhile. The cancellation is swallowed.
 
-    `Task.cancelling` still counts the cancellation.
+    `Task.cancelling` still counts it, so a caller can check it.
     """
     task = asyncio.create_task(work)
     try:
@@ -157,11 +163,11 @@ async def completed(work: Coroutine[Any, Any, Result]) -> Result:
         return await task
 
 
-async def ended_early(work: Callable[[threading.Event], Coroutine[Any, Any, Result]]) -> Result:
-    """Return the result of the coroutine of `work`.
+async def run_until_abandoned(work: Callable[[threading.Event], Coroutine[Any, Any, Result]]) -> Result:
+    """Return the result of the coroutine that `work` returns. `work` gets an event.
 
-    If the caller is cancelled, the event that `work` got is set. The cancellation goes on when the coroutine has ended,
-    so that nothing of it runs beside what the caller does next. Its error is dropped then.
+    If the caller is cancelled, the event is set, and the cancellation continues once the coroutine has ended. So no
+    part of it runs beside the caller's next steps. Its error is dropped then.
     """
     abandoned = threading.Event()
     task = asyncio.create_task(work(abandoned))
@@ -173,7 +179,7 @@ async def ended_early(work: Callable[[threading.Event], Coroutine[Any, Any, Resu
             with suppress(asyncio.CancelledError):  # daphne cancels a request of a lost client every second
                 await asyncio.wait([task])
         if not task.cancelled():
-            task.exception()  # asyncio logs an error that nobody has asked for
+            task.exception()  # asyncio logs an error that no code retrieves
         raise
 
 
@@ -181,7 +187,7 @@ def _with_connection(work: Callable[[], Result]) -> Result:
     close_old_connections()
     try:
         return work()
-    except StopIteration as error:  # a future cannot hold it: the caller would wait for ever
+    except StopIteration as error:  # a future cannot hold it, so the caller would wait forever
         raise RuntimeError("work for the database raised StopIteration") from error
     finally:
         close_old_connections()
@@ -190,7 +196,7 @@ def _with_connection(work: Callable[[], Result]) -> Result:
 async def on_database(
     function: Callable[Arguments, Result], *args: Arguments.args, **kwargs: Arguments.kwargs
 ) -> Result:
-    """Run ORM code off the event loop; its connection goes back to the pool afterwards."""
+    """Run ORM code on a thread. Its connection returns to the pool afterwards."""
     work = partial(copy_context().run, _with_connection, partial(function, *args, **kwargs))
     return await asyncio.get_running_loop().run_in_executor(_executor, work)
 
@@ -198,21 +204,21 @@ async def on_database(
 async def first_on_database(
     function: Callable[Arguments, Result], *args: Arguments.args, **kwargs: Arguments.kwargs
 ) -> Result:
-    """Run ORM code that delays a first token. It does not queue behind the writes of other answers."""
+    """Run ORM code that a first token waits for. It does not queue behind the writes of other answers."""
     work = partial(copy_context().run, _with_connection, partial(function, *args, **kwargs))
-    return await asyncio.get_running_loop().run_in_executor(_first, work)
+    return await asyncio.get_running_loop().run_in_executor(_urgent_executor, work)
 
 
 async def with_retries(work: Callable[[], Result], *, seconds: float = 60.0, apart: bool = False) -> Result:
-    """Run ORM code as `on_database` does, and retry for `seconds` while the database is down.
+    """Run ORM code like `on_database`, and retry for `seconds` while the database is down.
 
-    `apart`: on the thread of the heartbeats, which must not wait until hundreds of prompts are prepared.
+    `apart`: use the thread of the heartbeats, which must not wait while hundreds of prompts are prepared.
     """
     deadline = asyncio.get_running_loop().time() + seconds
     work = partial(_with_connection, work)
     while True:
         try:
-            return await asyncio.get_running_loop().run_in_executor(_apart if apart else _executor, work)
+            return await asyncio.get_running_loop().run_in_executor(_heartbeat_executor if apart else _executor, work)
         except (OperationalError, InterfaceError):
             if asyncio.get_running_loop().time() > deadline:
                 raise
@@ -220,7 +226,7 @@ async def with_retries(work: Callable[[], Result], *, seconds: float = 60.0, apa
 
 
 class Job(Task):  # type: ignore[type-arg]  # generic only in its stubs
-    """A task of Celery whose log lines have the fields of the request behind it. Scheduled tasks note their runs."""
+    """A task of Celery whose log lines have the fields of its request. Records runs of scheduled tasks in Redis."""
 
     abstract = True
 
@@ -230,24 +236,24 @@ class Job(Task):  # type: ignore[type-arg]  # generic only in its stubs
             return super().__call__(*args, **kwargs)
 
 
-def key_of(task: str) -> str:
+def run_key(task: str) -> str:
     """Return the key in Redis that records the run of a scheduled task, see `chat.background.schedule`."""
     return f"schedule:{task}"
 
 
-def interval_of(task: str) -> int:
+def run_interval_ms(task: str) -> int:
     """Return how long the record of a run is kept, in milliseconds; 0 for a task that is not scheduled."""
     schedule = settings.CELERY_BEAT_SCHEDULE.values()
     seconds = next((float(str(each["schedule"])) for each in schedule if each["task"] == task), None)
-    return 0 if seconds is None else round((seconds + LATE) * 1000)
+    return 0 if seconds is None else round((seconds + MAX_DELAY) * 1000)
 
 
 def note_run(task: str) -> None:
-    if interval := interval_of(task):
+    if interval := run_interval_ms(task):
         try:
-            streams().set(key_of(task), "run", px=interval)
+            streams().set(run_key(task), "run", px=interval)
         except (RedisError, OSError):
-            logger.info("Redis is away; %s is not noted", task)
+            logger.info("Redis is unavailable; the run of %s is not recorded", task)
 
 
 def enqueue(task: str, *args: object) -> None:
@@ -255,13 +261,13 @@ def enqueue(task: str, *args: object) -> None:
     try:
         current_app.send_task(task, [str(each) for each in args], retry=False, headers={LOG_HEADER: log_fields()})
     except (KombuError, RedisError, OSError):
-        logger.warning("the broker is away; %s%s waits for the sweeper", task, args)
+        logger.warning("the broker is unavailable; %s%s waits for the sweeper", task, args)
 
 
 def streams() -> "redis.Redis":
-    """Return the process's client of the Redis of turns, for threads.
+    """Return the process's client of the Redis of turns, for use on threads.
 
-    A broken connection is reopened once. If Redis does not answer within 2 s, there is no retry.
+    A broken connection is reopened once. A timeout of 2 s is not retried.
     """
     return _connected(settings.STREAMS_URL)
 
@@ -299,9 +305,9 @@ def streams_of_loop() -> aioredis.Redis:
 
 
 class Queue:
-    """A queue of jobs in order of arrival. Event loops take jobs from it when they have room.
+    """A queue of jobs in order of arrival. Event loops take jobs from it when they have capacity.
 
-    `key` is the sorted set in Redis. A job that is put again keeps its place. A sweeper puts lost jobs again.
+    `key` is the sorted set in Redis. A job that is put twice keeps its first place. A sweeper puts lost jobs again.
     """
 
     def __init__(self, key: str) -> None:
@@ -312,7 +318,7 @@ class Queue:
         try:
             streams().zadd(self.key, {str(job): time.time()}, nx=True)
         except (RedisError, OSError):
-            logger.warning("Redis is away; %s of %s waits for the sweeper", job, self.key)
+            logger.warning("Redis is unavailable; %s of %s waits for the sweeper", job, self.key)
 
     def remove(self, job: UUID) -> None:
         """Remove a job that is obsolete. A worker that takes an obsolete job skips it, so a failure does no harm."""
@@ -323,8 +329,8 @@ class Queue:
         """Wait for a job, also while Redis is down, and return the first one."""
         while True:
             try:
-                async with asyncio.timeout(2 * BLOCK):
-                    entry = await streams_of_loop().bzpopmin(self.key, BLOCK)
+                async with asyncio.timeout(2 * BLOCK_SECONDS):
+                    entry = await streams_of_loop().bzpopmin(self.key, BLOCK_SECONDS)
             except (RedisError, OSError):  # TimeoutError is an OSError
                 await asyncio.sleep(0.2)
             else:
@@ -349,13 +355,13 @@ TURNS = Queue("turns:queue")
 
 
 def claim(rows: "QuerySet[Row]", pk: UUID, **changes: Any) -> bool:
-    """Claim the row if it is in `rows`; otherwise return False. `changes` must remove it from `rows`."""
+    """Claim the row if it is in `rows`. Return whether that succeeded. `changes` must remove the row from `rows`."""
     return bool(rows.filter(pk=pk).update(**{"heartbeat": Now(), **changes}))
 
 
 @contextmanager
 def heartbeat(rows: "QuerySet[Row]") -> Iterator[None]:
-    """Renew the heartbeat of the row in `rows` while the block runs. A row with a lost claim is no longer in `rows`."""
+    """Renew the heartbeat of the row in `rows` while the block runs. `rows` must be empty once the claim is lost."""
     beat = submit(_beat(rows))
     try:
         yield
@@ -371,21 +377,21 @@ async def _beat(rows: "QuerySet[Row]") -> None:
 
 
 def stale_rows(rows: "QuerySet[Row]", since: timedelta = STALE_AFTER) -> "QuerySet[Row]":
-    """Return the rows without a heartbeat for the time `since`."""
+    """Return the rows whose last heartbeat is older than `since`."""
     return rows.filter(heartbeat__lt=Now() - since)
 
 
-def unclaimed(waiting: "QuerySet[Row]") -> list[UUID]:
-    """Return the ids of rows that no worker has claimed, to enqueue them again.
+def take_unclaimed(waiting: "QuerySet[Row]") -> list[UUID]:
+    """Return the ids of waiting rows that no worker has claimed, and renew their heartbeats. Enqueue these ids again.
 
-    Each id comes once per `UNCLAIMED_AFTER`.
+    So each id is returned once per `UNCLAIMED_AFTER`.
     """
     lost: list[UUID] = list(stale_rows(waiting, UNCLAIMED_AFTER).values_list("pk", flat=True))
     waiting.filter(pk__in=lost).update(heartbeat=Now())
     return lost
 
 
-def _key(queue: str) -> str:
+def _report_key(queue: str) -> str:
     return f"worker:{queue}:heard"
 
 
@@ -401,14 +407,14 @@ async def report_queues(queues: Collection[str], stalled: Callable[[], bool] = b
         try:
             async with connection.pipeline(transaction=False) as pipe:
                 for queue in () if stalled() else queues:
-                    pipe.set(_key(queue), f"{time.time():.3f}", ex=_REMEMBERED)
+                    pipe.set(_report_key(queue), f"{time.time():.3f}", ex=_REPORT_LIFETIME)
                 await pipe.execute()
         except (redis.RedisError, OSError):
-            pass  # Redis is down; `queues_heard` raises an error then
+            pass  # Redis is down, and `report_ages` raises an error, too
         await asyncio.sleep(HEARTBEAT_INTERVAL)
 
 
-async def show_life(file: Path, stalled: Callable[[], bool] = bool) -> None:
+async def touch_life_file(file: Path, stalled: Callable[[], bool] = bool) -> None:
     """Touch the file while the worker is not `stalled`, so that a health check need not start Python.
 
     Runs until it is cancelled. It does not depend on Redis, since answers go on without it.
@@ -420,19 +426,21 @@ async def show_life(file: Path, stalled: Callable[[], bool] = bool) -> None:
         await asyncio.sleep(HEARTBEAT_INTERVAL)
 
 
-def queues_heard() -> dict[str, float]:
+def report_ages() -> dict[str, float]:
     """Return the seconds since the last report of each queue, by queue. Raises RedisError.
 
-    Reports older than a day are gone. The age is by Redis's clock: a day minus the report's remaining lifetime.
+    A report is deleted after a day. The age comes from Redis's clock: a day minus the report's remaining lifetime.
     """
     with streams().pipeline(transaction=False) as pipe:
         for queue in QUEUES:
-            pipe.pttl(_key(queue))
+            pipe.pttl(_report_key(queue))
         left: list[int] = pipe.execute()
-    return {queue: max(0.0, _REMEMBERED - each / 1000) for queue, each in zip(QUEUES, left, strict=True) if each > 0}
+    return {
+        queue: max(0.0, _REPORT_LIFETIME - each / 1000) for queue, each in zip(QUEUES, left, strict=True) if each > 0
+    }
 
 
 def missing_queues() -> list[str]:
     """Return the queues that no live worker serves. Raises RedisError."""
-    ages = queues_heard()
+    ages = report_ages()
     return [queue for queue in QUEUES if ages.get(queue, DEAD_AFTER) >= DEAD_AFTER]

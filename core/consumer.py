@@ -21,7 +21,7 @@ logger = logging.getLogger(__name__)
 
 
 class ConsumerWatchdog:
-    """Watches a consumer of Celery. `stalled` while it receives nothing although messages wait in `queues`."""
+    """Watches a consumer of Celery. `stalled` is True while it receives no messages although some wait in `queues`."""
 
     def __init__(self, consumer: Any, queues: Collection[str]) -> None:
         self.stalled = False
@@ -29,7 +29,7 @@ class ConsumerWatchdog:
         self.queues = queues
         self._received = 0  # tasks, ever
 
-    async def keep(self) -> None:
+    async def watch(self) -> None:
         """Reconnect the consumer whenever it is stalled, until cancelled."""
         interval_start = time.monotonic()
         while True:
@@ -38,7 +38,7 @@ class ConsumerWatchdog:
                 interval_start = time.monotonic()
                 self.stalled = False
             elif time.monotonic() - interval_start >= STALLED_AFTER:
-                logger.error("messages wait in %s and none is received; connecting anew", ", ".join(self.queues))
+                logger.error("messages wait in %s, but none is received; reconnecting", ", ".join(self.queues))
                 interval_start = time.monotonic()
                 self.stalled = True
                 self._consumer.hub.call_soon(_raise_lost_connection)
@@ -50,7 +50,7 @@ class ConsumerWatchdog:
         return self._received != before or len(state.reserved_requests) > len(state.active_requests)
 
     def _messages_wait(self) -> bool:
-        """Return whether messages wait. False if the broker is away, since Celery then reconnects by itself."""
+        """Return whether messages wait. False if the broker is unavailable, since Celery then reconnects by itself."""
         with current_app.connection_for_read(transport_options={"socket_timeout": CHECK_INTERVAL}) as connection:
             broker_errors: tuple[type[BaseException], ...] = (KombuError, *connection.connection_errors)
             try:
@@ -68,5 +68,5 @@ def _size(connection: Any, queue: str) -> int:
 
 
 def _raise_lost_connection() -> None:
-    """Raise ConnectionError in the consumer's loop, which then connects again."""
-    raise ConnectionError("nothing was received although messages wait")
+    """Raise ConnectionError in the consumer's loop, which makes it reconnect."""
+    raise ConnectionError("no message was received although messages wait")

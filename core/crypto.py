@@ -15,15 +15,15 @@ from django.db import models
 from django.utils.translation import gettext_noop
 
 KEY_LOST = gettext_noop(
-    "The secret that is stored for this cannot be read, since the server's key (SECRET_KEY) is another now. An "
-    "administrator must enter it again, or add the old key to ENCRYPTION_KEYS."
+    "The stored secret cannot be read, since the server's key (SECRET_KEY) has changed. An "
+    "administrator must enter the secret again, or add the old key to ENCRYPTION_KEYS."
 )
 
 
 class LostSecret(str):
     """A secret that no key can decrypt. It is an empty text, so that no page shows it.
 
-    If the row is saved, it keeps the `ciphertext`, since the key may come back.
+    A saved row keeps the `ciphertext`, since an operator may restore the key.
     """
 
     ciphertext: str
@@ -41,8 +41,8 @@ def is_lost(secret: str) -> bool:
     return isinstance(secret, LostSecret)
 
 
-def state_of(secret: str) -> str:
-    """Return the state of a secret that administrators see: `stored`, `lost` or `none`."""
+def secret_state(secret: str) -> str:
+    """Return the state of a secret, for administrators: `stored`, `lost` or `none`."""
     return "lost" if is_lost(secret) else "stored" if secret else "none"
 
 
@@ -65,7 +65,7 @@ def decrypt(token: str) -> str:
 
 
 class EncryptedTextField(models.TextField[str, str]):
-    """Plain text in Python, ciphertext in the database. The newest key encrypts, every key decrypts."""
+    """Plain text in Python, ciphertext in the database. The first key encrypts, every key decrypts."""
 
     def get_prep_value(self, value: Any) -> Any:
         if isinstance(value, LostSecret):

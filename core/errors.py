@@ -1,7 +1,7 @@
 """Errors with a code and a sentence, mapped once per interface (API, page, socket).
 
-Every error a person can cause or meet derives from `ProductError`. `detail` is shown to people as it is: one or two
-sentences that say what to do, without secrets or internals.
+Every error that a person or a program may get derives from `ProductError`. Its text is shown to people unchanged: one
+or two sentences that say what to do, without secrets or internals.
 """
 
 from collections.abc import Mapping, Sequence
@@ -9,7 +9,7 @@ from typing import Any
 
 from core.sentences import Sentence
 
-LONGEST_DETAIL = 2_000  # characters; a detail contains values of the request, which may have megabytes
+LONGEST_DETAIL = 2_000  # characters; a detail may contain values of the request, which may have megabytes
 
 
 class ProductError(Exception):
@@ -50,14 +50,17 @@ class NotFound(ProductError):
 
 
 def invalid_setting(errors: Mapping[str, Sequence[str]], row: str = "") -> ProductError:
-    """Return the first of Django's validation errors, by field; `row` names the row if a request sets several."""
+    """Return an error for the first of Django's validation errors. `errors`: messages by field.
+
+    `row`: the name of the row if a request sets several rows.
+    """
     field, messages = next(iter(errors.items()))
     place = f"{row}: {field}" if row else field
     return ProductError("invalid_setting", Sentence.verbatim(f"{place}: {messages[0]}"))
 
 
 # Errors after which another provider may answer the same request: this one is down, over its limit, or refuses our key.
-# A refusal by the model itself is not among them.
+# If the model itself refuses, no other provider is asked.
 _UNAVAILABLE = frozenset(
     {
         "provider_unreachable",

@@ -5,5 +5,5 @@ from uuid import UUID
 
 
 def id_at(moment: datetime) -> UUID:
-    """Return the smallest id of a moment: a filter by primary key finds the rows from then on."""
+    """Return the smallest id of a moment, for a filter by primary key that selects the rows made since then."""
     return UUID(int=int(moment.timestamp() * 1_000) << 80)

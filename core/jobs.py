@@ -1,4 +1,4 @@
-"""Jobs: rows that one worker claims and completes. If a worker is lost, the sweeper hands its jobs to another worker.
+"""Jobs: rows that one worker claims and completes. If a worker dies, the sweeper hands its jobs to another worker.
 
 To add a kind of job:
 
@@ -56,9 +56,9 @@ class JobKind(Generic[Row]):
     stale_after: timedelta = STALE_AFTER
     unclaimed_after: timedelta = UNCLAIMED_AFTER  # if a job waits longer, the broker lost it or all workers are busy
     attempt_column: str | None = "attempt"  # counts claims, which distinguishes a claim from earlier ones
-    tries_column: str | None = None  # counts claims since the last progress, where that is another column
+    tries_column: str | None = None  # counts claims since the last progress; None: `attempt_column` counts tries
     max_tries: int | None = None  # a lost job with this number of tries is not handed out again
-    swept: Q = field(default_factory=Q)  # the condition of a partial index; true for every row that a sweep looks for
+    swept: Q = field(default_factory=Q)  # the condition of a partial index; it holds for all rows that a sweep selects
     batch: int | None = None  # rows that one sweep hands out, in the order of their heartbeats; None: all
 
     def hand_over(self, pk: UUID) -> None:

@@ -14,7 +14,7 @@ from rest_framework.exceptions import ParseError
 from core.errors import ProductError
 from core.sentences import Sentence
 
-# The most bytes that CPython takes for a value, including its slot in the list or object that contains it.
+# Upper bounds, in bytes, of the memory that CPython takes for a value with its slot in the containing list or object.
 OBJECT = 240
 LIST = 80
 SCALAR = 40
@@ -26,34 +26,34 @@ _WEIGHTS = {"{": OBJECT, "[": LIST, ",": SCALAR}
 _STRING = re.compile(r'"(?:[^"\\]++|\\.)*+"?', re.DOTALL)
 
 
-def load(raw: bytes, most: int = MAX_VALUE_BYTES, encoding: str = "utf-8") -> Any:
-    """Return the value of a JSON text. `most`: the bytes of memory that its values may take.
+def load(raw: bytes, max_bytes: int = MAX_VALUE_BYTES, encoding: str = "utf-8") -> Any:
+    """Return the value of a JSON text. `max_bytes`: the memory that its values may take.
 
     Raises `too_many_values` (413), ValueError for invalid JSON, and RecursionError for JSON that is nested too deeply.
     """
-    return load_text(raw.decode(encoding), most)
+    return load_text(raw.decode(encoding), max_bytes)
 
 
-def load_text(text: str, most: int = MAX_VALUE_BYTES) -> Any:
+def load_text(text: str, max_bytes: int = MAX_VALUE_BYTES) -> Any:
     """Return the value of a decoded JSON text, as `load` does."""
-    if _weighs_more(text, most):
+    if _exceeds(text, max_bytes):
         sentence = Sentence("The request has too many lists, objects and other values. Send fewer of them at once.")
         raise ProductError("too_many_values", sentence, status=413)
     return json.loads(text, parse_constant=_refuse)
 
 
-def _weighs_more(text: str, most: int) -> bool:
-    """Return whether the values take more than `most` bytes."""
-    if _weight(text, 0, len(text)) + STRING * text.count('"') // 2 <= most:
+def _exceeds(text: str, max_bytes: int) -> bool:
+    """Return whether the values of the text take more than `max_bytes` of memory."""
+    if _weight(text, 0, len(text)) + STRING * text.count('"') // 2 <= max_bytes:
         return False
     # The count above includes commas and brackets within strings; this one skips strings.
     weight = end = 0
     for string in _STRING.finditer(text):
         weight += STRING + _weight(text, end, string.start())
         end = string.end()
-        if weight > most:
+        if weight > max_bytes:
             return True
-    return weight + _weight(text, end, len(text)) > most
+    return weight + _weight(text, end, len(text)) > max_bytes
 
 
 def _weight(text: str, start: int, end: int) -> int:

@@ -1,14 +1,14 @@
-"""Lines made of long texts.
+"""Make one line of the beginning or end of a long text.
 
-`" ".join(text.split())` of 8 MB of short words takes 150 MB, for a title of 60 characters. These read no more words
-than they return.
+For a title of 60 characters, `" ".join(text.split())` of 8 MB of short words takes 150 MB. These functions split off
+only as many words as the line can have.
 """
 
 
 def first_line(text: str, longest: int) -> str:
     """Return the beginning of a text as one line with single spaces.
 
-    It has `longest` + 2 characters where the text is longer, so that the caller sees whether a word ends there.
+    A longer text gives `longest` + 2 characters, so that the caller can see whether a word ends at `longest`.
     """
     return " ".join(text.split(maxsplit=longest))[: longest + 2]
 

@@ -22,16 +22,16 @@ from urllib.parse import clear_cache  # type: ignore[attr-defined]  # the stubs 
 ARENAS = 2
 # Bytes. Blocks of at least this size are mapped from the system and returned when they are freed. By default glibc
 # raises this threshold to the size of each such block that is freed, up to 32 MB.
-OWN_MAPPING = 262_144
+MMAP_THRESHOLD = 262_144
 M_MMAP_THRESHOLD = -3  # these two are from glibc's malloc.h
 M_ARENA_MAX = -8
 
-CHECK_INTERVAL = 5.0  # seconds between two checks, at first
-LONGEST_CHECK_INTERVAL = 30.0  # most seconds between two checks, while reclaiming frees little
-LEFT_BEHIND = 16_000_000  # bytes above the process's minimum; less is not worth a collection
-WORK = 0.1  # CPU seconds since the last collection; an idle process has no memory to return
-RELEASED = 8_000_000  # bytes of large bodies between two collections
-RESIDENT = 1  # the field of /proc/self/statm with the resident pages
+CHECK_INTERVAL = 5.0  # seconds between two checks; the interval grows while reclaiming frees little
+LONGEST_CHECK_INTERVAL = 30.0  # seconds
+MIN_RECLAIMABLE = 16_000_000  # bytes above the process's minimum; less is not worth a collection
+MIN_CPU_SECONDS = 0.1  # since the last collection; a process that used less has no new memory to return
+RECLAIM_EVERY = 8_000_000  # released bytes of large bodies between two collections
+RESIDENT_FIELD = 1  # the field of /proc/self/statm with the resident pages
 
 logger = logging.getLogger(__name__)
 _statm = Path("/proc/self/statm")
@@ -41,7 +41,7 @@ _released = 0
 
 
 def _libc() -> ctypes.CDLL | None:
-    """Return the C library, None if it lacks the functions that are used here."""
+    """Return the C library; None if it lacks a function that this module uses."""
     try:
         library = ctypes.CDLL(None)
         return library if hasattr(library, "mallopt") and hasattr(library, "malloc_trim") else None
@@ -53,13 +53,13 @@ def limit_arenas() -> None:
     """Set glibc's limits for this process and its forks. Other C libraries have no such arenas."""
     if library := _libc():
         library.mallopt(M_ARENA_MAX, ARENAS)
-        library.mallopt(M_MMAP_THRESHOLD, OWN_MAPPING)
+        library.mallopt(M_MMAP_THRESHOLD, MMAP_THRESHOLD)
 
 
 def resident() -> int:
     """Return the resident memory of this process in bytes, 0 on systems without /proc."""
     try:
-        return int(_statm.read_text().split()[RESIDENT]) * os.sysconf("SC_PAGE_SIZE")
+        return int(_statm.read_text().split()[RESIDENT_FIELD]) * os.sysconf("SC_PAGE_SIZE")
     except (OSError, ValueError):
         return 0
 
@@ -78,11 +78,11 @@ def reclaim() -> None:
 
 
 def note_released(size: int) -> None:
-    """Count the bytes of a released large body. Reclaims memory after every `RELEASED` bytes."""
+    """Count the bytes of a released large body. Reclaims memory after every `RECLAIM_EVERY` bytes."""
     global _released
     with _counting:
         _released += size
-        due = _released >= RELEASED
+        due = _released >= RECLAIM_EVERY
         if due:
             _released = 0
     if due:
@@ -107,11 +107,11 @@ def _watch() -> None:
         time.sleep(pause)
         before = resident()
         least = min(least, before)
-        if before - least < LEFT_BEHIND or time.process_time() - used < WORK:
+        if before - least < MIN_RECLAIMABLE or time.process_time() - used < MIN_CPU_SECONDS:
             continue
         try:
             reclaim()
         except Exception:
             logger.exception("memory could not be reclaimed")  # the next round tries again
         used = time.process_time()
-        pause = CHECK_INTERVAL if before - resident() >= LEFT_BEHIND else min(2 * pause, LONGEST_CHECK_INTERVAL)
+        pause = CHECK_INTERVAL if before - resident() >= MIN_RECLAIMABLE else min(2 * pause, LONGEST_CHECK_INTERVAL)

@@ -18,7 +18,7 @@ Action = Literal["add", "change", "delete", "view"]
 
 
 def has_right(user: AbstractUser, action: Action, what: models.Model | type[models.Model]) -> bool:
-    """Return whether the user has the right that the admin requires. The right to change includes the right to view."""
+    """Return whether the user has the right that the admin requires. A right to change includes the right to view."""
     names = {action, "change"} if action == "view" else {action}
     rights = (f"{what._meta.app_label}.{get_permission_codename(name, what._meta)}" for name in names)
     return user.is_active and user.is_staff and any(user.has_perm(right) for right in rights)
@@ -46,31 +46,31 @@ def require_store(user: AbstractUser | None, row: models.Model) -> None:
     require_right(user, "add" if row._state.adding else "change", row)
 
 
-def signed_out() -> ProductError:
+def signed_out_error() -> ProductError:
     """Return the error for a script on a page whose user is no longer signed in."""
     sentence = Sentence("You were signed out. Your text is kept here. Sign in again to continue.")
     return ProductError("not_authenticated", sentence, status=401)
 
 
-def signed_in(patterns: list[URLPattern]) -> list[URLPattern]:
+def require_sign_in(patterns: list[URLPattern]) -> list[URLPattern]:
     """Make the views of the patterns require a sign-in, and return the patterns.
 
     Anonymous visitors are sent to the sign-in page, and from there back to the address. Requests of htmx are refused
     instead, with `not_authenticated` (401).
     """
     for pattern in patterns:
-        pattern.callback = _for_people(pattern.callback)
+        pattern.callback = _guard(pattern.callback)
     return patterns
 
 
-def _for_people(view: Callable[..., HttpResponseBase]) -> Callable[..., HttpResponseBase]:
+def _guard(view: Callable[..., HttpResponseBase]) -> Callable[..., HttpResponseBase]:
     guarded = login_required(view)
 
     @wraps(view)
     def answer(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
         # A script would follow the redirect to the sign-in page, and take that page for the fragment.
         if request.headers.get("HX-Request") and not request.user.is_authenticated:
-            raise signed_out()
+            raise signed_out_error()
         return guarded(request, *args, **kwargs)
 
     return answer

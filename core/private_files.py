@@ -17,7 +17,7 @@ OTHERS_MODE_BITS = 0o077  # permissions of group and others
 
 
 def open_private(path: Path) -> IO[bytes]:
-    """Open a file for writing that only its owner may read. It replaces an earlier file."""
+    """Open a new file for writing that only its owner can read. It replaces an earlier file."""
     with suppress(FileNotFoundError):
         path.unlink()  # a process that has the earlier file open must not read the new content
     handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, FILE_MODE)
@@ -30,7 +30,7 @@ def open_private(path: Path) -> IO[bytes]:
 
 
 def make_private(directory: Path, *, below: Path) -> None:
-    """Create the directory and its parents below `below`. If they exist, remove the permissions of others."""
+    """Create the directory and its parents below `below`, with mode 0700. Existing ones get this mode, too."""
     parents = [directory, *directory.parents]
     for each in reversed(parents[: parents.index(below)]):
         each.mkdir(DIRECTORY_MODE, exist_ok=True)
@@ -57,8 +57,8 @@ def make_target(directory: Path) -> Sentence | None:
     if not mode & OTHERS_MODE_BITS:
         return None
     return Sentence(
-        "{directory} was there and is open to others of this machine (mode {mode}). What is written into it is for "
-        "its owner alone; run chmod 700 {directory2} unless others need the folder.",
+        "The folder {directory} is open to other users of this machine (mode {mode}). The files that are written to it "
+        "are readable only by their owner. Run chmod 700 {directory2}, unless others need the folder.",
         directory=str(directory),
         mode=f"{mode:o}",
         directory2=str(directory),

@@ -21,15 +21,15 @@ FORM_SUBMISSION = "Form-Submission"  # the header with which a script submits th
 SLOT_RELEASE = "settled"  # key in the ASGI scope: releases the slot of a large body (`config.http.large_bodies`)
 
 
-def settle(request: HttpRequest) -> None:
-    """Release the slot of this request's large body: the view has stored the body, and now waits."""
+def release_slot(request: HttpRequest) -> None:
+    """Release the slot of this request's large body. Call this once the body is stored and the view only waits."""
     end = getattr(request, "scope", {}).get(SLOT_RELEASE)
     if end:
         end()
 
 
 def awaits_fragment(request: HttpRequest) -> bool:
-    """Return whether a script has sent the request. Its page stays open and shows a returned fragment."""
+    """Return whether a script of an open page sent the request. The page shows the response as a fragment."""
     return "HX-Request" in request.headers or FORM_SUBMISSION in request.headers
 
 
@@ -54,7 +54,7 @@ def or_404(row: Row | None, what: str) -> Row:
 
 
 def choices(rows: QuerySet[Row], chosen: Row | None) -> list[Row]:
-    """Return the rows, preceded by the chosen row if they lack it: the person may not see it elsewhere."""
+    """Return the rows as options. Add the chosen row in front if it is missing, since it must stay selectable."""
     options = list(rows)
     return options if chosen is None or chosen in options else [chosen, *options]
 
@@ -95,7 +95,7 @@ def with_row(
 
 
 class DayConverter:
-    """A day in ISO 8601. `length`: how many characters an address shows; a missing month or day is the first."""
+    """A day in ISO 8601. `length`: the number of characters in an address. A missing month or day is the first."""
 
     regex = r"\d{4}-\d{2}-\d{2}"
     length = 10

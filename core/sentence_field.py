@@ -25,7 +25,7 @@ class SentenceColumn(models.TextField[Sentence | str, Sentence]):
         return name, "django.db.models.TextField", args, keywords
 
     def from_db_value(self, value: str | None, expression: Any, connection: Any) -> Sentence | None:
-        """Return the sentence. None if an outer join has no row."""
+        """Return the sentence; None for the null of an outer join."""
         return _loaded(value)  # type: ignore[no-any-return]  # a sentence for text, None for None
 
     def to_python(self, value: Any) -> Any:

@@ -29,7 +29,7 @@ class Sentence:
 
     def __init__(self, template: str, /, **values: Value) -> None:
         self.template = template
-        # The admin's rows and lazy translations arrive untyped: their text is the value.
+        # Code of the admin is untyped and passes rows and lazy translations. Their text is the value.
         self.values: Mapping[str, Value] = {
             name: value if isinstance(value, str | int | Decimal | Sentence) else str(value)
             for name, value in values.items()
@@ -54,7 +54,7 @@ class Sentence:
         """Return the text for models, logs and commands."""
         if not self.values:
             return self.template
-        return _filled(self.template, {name: _in_english(value) for name, value in self.values.items()})
+        return _fill(self.template, {name: _in_english(value) for name, value in self.values.items()})
 
     def __str__(self) -> str:
         """Return the text in the active language, or in English if the catalogue lacks the template."""
@@ -66,7 +66,7 @@ class Sentence:
         translation = gettext(self.template)
         if not self.values:
             return translation
-        return _filled(translation, {name: _read(value) for name, value in self.values.items()})
+        return _fill(translation, {name: _in_active_language(value) for name, value in self.values.items()})
 
     def __bool__(self) -> bool:
         return bool(self.template)
@@ -120,7 +120,7 @@ def gettext_noop(template: str) -> str:
 def shortened(text: str, longest: int) -> str:
     """Return the text without its middle if it has more than `longest` characters.
 
-    Its beginning and end stay: they may be words of a sentence around a long value.
+    The beginning and the end stay, since they may be words of a sentence around a long value.
     """
     if len(text) <= longest:
         return text
@@ -128,7 +128,7 @@ def shortened(text: str, longest: int) -> str:
     return f"{text[: longest - end - 1]}…{text[-end:]}"
 
 
-def _filled(template: str, values: Mapping[str, str]) -> str:
+def _fill(template: str, values: Mapping[str, str]) -> str:
     """Return the template with its fields filled in.
 
     `str.format` would be unsafe: a stored template may come from a process that reads untrusted files, and a field of
@@ -137,7 +137,7 @@ def _filled(template: str, values: Mapping[str, str]) -> str:
     return _FIELD.sub(lambda match: values.get(match[1], match[0]) if match[1] else match[0][0], template)
 
 
-def _read(value: Value) -> str:
+def _in_active_language(value: Value) -> str:
     if isinstance(value, int | Decimal):
         from django.utils.formats import number_format  # noqa: PLC0415 - as in `__str__`
 

@@ -1,18 +1,18 @@
-"""Cleaning of texts that come from outside."""
+"""Clean texts that come from outside."""
 
 import re
 
-# Control characters and lone surrogates: not text, and PostgreSQL stores none of them.
+# Control characters and lone surrogates. They are not text, and PostgreSQL refuses NUL and surrogates.
 _NO_TEXT = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ud800-\udfff]")
 
 
 def unix_lines(text: str) -> str:
-    """Return the text with LF line ends. Browsers send CR LF, which no model needs to read."""
+    """Return the text with LF line ends. Browsers send CR LF, which only costs a model tokens."""
     return text.replace("\r\n", "\n")
 
 
 def without_margins(text: str) -> str:
-    """Remove line ends at the beginning and blanks at the end; the first line keeps its indentation."""
+    """Return the text without line ends at its beginning and blanks at its end. The first line stays indented."""
     return text.lstrip("\r\n").rstrip()
 
 

@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from functools import cache
 from importlib import resources
 
-# The data links these names to a zone with the same time in another place. Its comments name the right place.
-_SAME_PLACE = {
+# The tz data links these names to a zone with the same time in another place. Its comments name the right place.
+_LEGACY_PLACES = {
     "Africa/Asmera": "Africa/Asmara",
     "Africa/Timbuktu": "Africa/Bamako",
     "America/Coral_Harbour": "America/Atikokan",
@@ -23,10 +23,10 @@ _SAME_PLACE = {
     "Pacific/Yap": "Pacific/Chuuk",
 }
 _NO_PLACES = frozenset({"localtime", "Factory"})  # the machine's own zone, and the zone of a machine that has none set
-_STAY = frozenset({"UTC", "GMT"})  # short names that people use
+_SHORT_NAMES = frozenset({"UTC", "GMT"})  # short names that people use
 
 
-def zone_named(name: str) -> zoneinfo.ZoneInfo | None:
+def find_zone(name: str) -> zoneinfo.ZoneInfo | None:
     """Return the zone under its present name, or None if this machine does not know the name."""
     return zoneinfo.ZoneInfo(present_name(name)) if is_zone(name) else None
 
@@ -57,5 +57,5 @@ def legacy_names() -> Mapping[str, str]:
     places = {row[2] for row in rows}
     links = (line.split() for line in (data / "tzdata.zi").read_text().splitlines() if line.startswith("L "))
     targets = {name: target for _link, target, name in links}
-    legacy = {name: target for name, target in targets.items() if name not in places and name not in _STAY}
-    return {name: "UTC" if target == "Etc/UTC" else target for name, target in legacy.items()} | _SAME_PLACE
+    legacy = {name: target for name, target in targets.items() if name not in places and name not in _SHORT_NAMES}
+    return {name: "UTC" if target == "Etc/UTC" else target for name, target in legacy.items()} | _LEGACY_PLACES

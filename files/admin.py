@@ -13,8 +13,8 @@ from django.utils.translation import gettext as _
 from django.views.decorators.debug import sensitive_post_parameters
 from unfold.widgets import UnfoldAdminPasswordWidget
 
-from core.admin import Confirmation, OneActiveAdmin, RecordAdmin, RowAdmin, acting, confirmed, display
-from core.crypto import state_of
+from core.admin import Confirmation, OneActiveAdmin, RecordAdmin, RowAdmin, acting_user, confirmation_button, display
+from core.crypto import secret_state
 from core.errors import ModelError
 from core.sentences import Sentence
 from files.index import reranking
@@ -138,7 +138,7 @@ class EmbedderAdmin(RowAdmin):
 
     @display(description="API key", label={"stored": "success", "lost": "danger", "none": "warning"})
     def key_state(self, embedder: Embedder) -> str:
-        return state_of(embedder.api_key)
+        return secret_state(embedder.api_key)
 
 
 class RerankerForm(ProviderForm):
@@ -169,12 +169,12 @@ class RerankerAdmin(OneActiveAdmin, KeyedAdmin):  # type: ignore[misc]  # Unfold
     readonly_fields = ("key_state", "state")
 
     def save_model(self, request: HttpRequest, obj: Any, form: Any, change: Any) -> None:
-        reranking.store_reranker(user=acting(request), reranker=obj, api_key=form.api_key)
+        reranking.store_reranker(user=acting_user(request), reranker=obj, api_key=form.api_key)
 
     def store_active(self, user: AbstractUser, row: Any, *, active: bool) -> None:
         reranking.use_reranker(user=user, reranker=row, active=active)
 
-    @confirmed(
+    @confirmation_button(
         "Test it",
         icon="network_check",
         ask="Have this server order two passages now?",
@@ -197,7 +197,7 @@ class RerankerAdmin(OneActiveAdmin, KeyedAdmin):  # type: ignore[misc]  # Unfold
         )
         return self.back(request, reranker, warning, messages.WARNING)
 
-    @confirmed(
+    @confirmation_button(
         "Order with this",
         icon="check_circle",
         ask="Have this server order what searches find?",
@@ -211,7 +211,7 @@ class RerankerAdmin(OneActiveAdmin, KeyedAdmin):  # type: ignore[misc]  # Unfold
             done=lambda row: Sentence("{reranker} now orders what searches find.", reranker=row),
         )
 
-    @confirmed(
+    @confirmation_button(
         "Stop ordering",
         icon="block",
         ask="Stop ordering with this server?",

@@ -15,7 +15,7 @@ from rest_framework.response import Response
 from rest_framework.utils.urls import replace_query_param
 
 from accounts.access.api_views import ScopedView
-from core.api.fields import Strict, valid, valid_upload
+from core.api.fields import StrictSerializer, validate, validate_upload
 from core.api.pagination import NewestFirst
 from core.errors import ProductError
 from core.json_bodies import JSONParser
@@ -78,7 +78,7 @@ class FileSerializer(serializers.ModelSerializer[File]):
         return "\n".join(map(str, [already_there(file), *notes] if file.repeated else notes))
 
 
-class UploadSerializer(Strict):
+class UploadSerializer(StrictSerializer):
     file = serializers.FileField(allow_empty_file=True, help_text="The bytes. They determine the file's type.")
 
 
@@ -86,7 +86,7 @@ LONGEST_ENCODING = 100  # characters
 LONGEST_PASSWORD = 1_000  # characters
 
 
-class RereadSerializer(Strict):
+class RereadSerializer(StrictSerializer):
     encoding = serializers.CharField(
         max_length=LONGEST_ENCODING,
         required=False,
@@ -152,7 +152,9 @@ class FileViewSet(ScopedView, mixins.RetrieveModelMixin, mixins.ListModelMixin, 
 
         The same content is stored once: the response is 200 with the existing file, and its note says so.
         """
-        content = valid_upload(UploadSerializer, request, "Send the file as multipart/form-data in the field “file”.")
+        content = validate_upload(
+            UploadSerializer, request, "Send the file as multipart/form-data in the field “file”."
+        )
         file = services.upload(user=self.person, name=content.name or "", content=content)
         code = status.HTTP_200_OK if file.repeated else status.HTTP_201_CREATED
         return Response(self.get_serializer(file).data, status=code)
@@ -175,7 +177,7 @@ class FileViewSet(ScopedView, mixins.RetrieveModelMixin, mixins.ListModelMixin, 
     def reread(self, request: Request, pk: str) -> Response:
         """Read a file again, with another encoding or its password. Its text, tokens and index are replaced."""
         file = self.get_object()
-        body = valid(RereadSerializer, request)
+        body = validate(RereadSerializer, request)
         services.reread(
             user=self.person, file=file, encoding=body.get("encoding", ""), password=body.get("password", "")
         )

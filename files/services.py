@@ -14,8 +14,8 @@ from django.utils import timezone
 
 from accounts.access.holds import require_free
 from accounts.access.rights import require
-from accounts.limits.holding import most_at_once
-from accounts.models import Limit, May, User
+from accounts.limits.holding import standing_limit
+from accounts.models import Limit, Right, User
 from core.audit.services import record
 from core.background import enqueue
 from core.errors import NotFound, ProductError
@@ -38,7 +38,7 @@ _UNWANTED = re.compile(r"[\x00-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u20
 
 def upload(*, user: User, name: str, content: "Content[Any]") -> File:
     """Store a file that a user or their program sends. Raises `right_missing` (403), and as `store`."""
-    require(user, May.UPLOAD)
+    require(user, Right.UPLOAD)
     return store(user=user, name=name, content=content)
 
 
@@ -120,7 +120,7 @@ def stored_bytes(user: User) -> int:
 
 def most_stored(user: User) -> int | None:
     """Return the most bytes that a user may store: the setting or a lower limit. None: no limit."""
-    limit = most_at_once(user.pk, Limit.Unit.STORAGE)
+    limit = standing_limit(user.pk, Limit.Unit.STORAGE)
     bounds = [settings.STORED_BYTES or None, None if limit is None else int(limit)]
     return min((bound for bound in bounds if bound is not None), default=None)
 

@@ -1,10 +1,10 @@
 from django.urls import path
 
-from core.permissions import signed_in
+from core.permissions import require_sign_in
 from files import views
 
 app_name = "files"
-urlpatterns = signed_in(
+urlpatterns = require_sign_in(
     [
         path("", views.files, name="list"),
         path("<uuid:pk>/", views.file, name="file"),

@@ -23,8 +23,8 @@ from django.views.decorators.debug import sensitive_post_parameters
 from unfold.widgets import UnfoldAdminTextInputWidget
 
 from core import i18n
-from core.admin import Confirmation, OneActiveAdmin, RowAdmin, acting, button, confirmed, display
-from core.crypto import state_of
+from core.admin import Confirmation, OneActiveAdmin, RowAdmin, acting_user, button, confirmation_button, display
+from core.crypto import secret_state
 from core.errors import ModelError, ProductError
 from core.sentences import Sentence
 from llm import learning, model_facts, services
@@ -57,7 +57,7 @@ class KeyedAdmin(RowAdmin):
         general = (None, {"fields": [name for name in self.general if obj or name not in self.readonly_fields]})
         if obj and not self.has_change_permission(request, obj):
             return (general, (_("Secret"), {"fields": ("key_state",)}))
-        removable = ("clear_api_key",) if obj and state_of(obj.api_key) != "none" else ()
+        removable = ("clear_api_key",) if obj and secret_state(obj.api_key) != "none" else ()
         return (general, (_("Secret"), {"fields": ("new_api_key", *removable)}))
 
     @method_decorator(sensitive_post_parameters("new_api_key"))
@@ -66,7 +66,7 @@ class KeyedAdmin(RowAdmin):
 
     @display(description="Secret", label={"stored": "success", "lost": "danger", "none": "info"})
     def key_state(self, row: Any) -> str:
-        return state_of(row.api_key)
+        return secret_state(row.api_key)
 
 
 @admin.register(Provider)
@@ -90,7 +90,7 @@ class ProviderAdmin(KeyedAdmin):
         return (*fieldsets, (_("Models"), {"fields": ("models_of_it",)})) if obj else fieldsets
 
     def save_model(self, request: HttpRequest, obj: Any, form: Any, change: Any) -> None:
-        services.store_provider(user=acting(request), provider=obj, api_key=form.api_key)
+        services.save_provider_form(user=acting_user(request), provider=obj, api_key=form.api_key)
 
     def response_add(self, request: HttpRequest, obj: Any, post_url_continue: Any = None) -> HttpResponse:
         return self._what_next(request, obj) or super().response_add(request, obj, post_url_continue)
@@ -115,7 +115,7 @@ class ProviderAdmin(KeyedAdmin):
 
     @display(description="API key", label={"stored": "success", "lost": "danger", "none": "warning"})
     def key_state(self, provider: Provider) -> str:
-        return state_of(provider.api_key)
+        return secret_state(provider.api_key)
 
     @display(description="Models", ordering="number_of_models")
     def model_count(self, provider: Provider) -> SafeString:
@@ -174,15 +174,18 @@ class ProviderAdmin(KeyedAdmin):
             raise PermissionDenied
         names = request.POST.getlist("model")
         for name in names:
-            services.save_model(user=acting(request), provider=provider, name=name)
+            services.upsert_model(user=acting_user(request), provider=provider, name=name)
         if names:
             added = ", ".join(names)
             self.message_user(request, Sentence("Added {added}.", added=added))
         read = model_facts.read(provider, trying=True)
         if not (names or read):
-            self.message_user(request, Sentence("No model was chosen, and nothing was found of those that are there."))
+            self.message_user(
+                request,
+                Sentence("No model was chosen, and no facts about the added models were reported."),
+            )
         for model in read:
-            words = in_words(services.known_of(model)) or _("nothing that was understood")
+            words = in_words(services.known_values(model)) or _("nothing that was understood")
             self.message_user(request, f"{model}: {words}.")  # all its parts are already translated
         return HttpResponseRedirect(reverse("admin:llm_provider_change", args=[provider.pk]))
 
@@ -212,7 +215,7 @@ def _tested_models(provider: Provider, offered: list[str], facts: dict[str, Mode
     for name in sorted({*offered, *added}):
         reported = facts.get(name, ModelFacts())
         described = Model(provider=provider, name=name, found=reported)
-        values = services.known_of(described)
+        values = services.known_values(described)
         row = added.get(name)
         set_by_hand = {field: getattr(row, field) for field in (row.set_by_hand if row else ())}
         instead = {field: value for field, value in set_by_hand.items() if values.get(field, value) != value}
@@ -225,7 +228,7 @@ def _tested_models(provider: Provider, offered: list[str], facts: dict[str, Mode
                 words=in_words(values),
                 instead=in_words(cast("ModelValues", instead)),
                 window=values.get("context_window"),
-                answers=services.answers(described),
+                answers=services.is_chat_model(described),
             )
         )
     return tested
@@ -241,7 +244,7 @@ def _formatted(value: Any) -> str:
 
 def suggestion(model: Model) -> str:
     """Return a fragment of the form with the known values of a model and their source."""
-    values = services.known_of(model)
+    values = services.known_values(model)
     source = _("its provider") if model.found else SOURCE
     context = {"model": model, "known": values, "words": in_words(values), "source": source, "window": UNKNOWN_WINDOW}
     return render_to_string("admin/llm/model/suggestion.html", context)
@@ -338,10 +341,10 @@ class ModelRowAdmin(RowAdmin):
 
     def save_model(self, request: HttpRequest, obj: Any, form: Any, change: Any) -> None:
         left_empty = form.left_empty
-        services.store_model(user=acting(request), model=obj, typed=form.typed, left_empty=left_empty)
+        services.save_model_form(user=acting_user(request), model=obj, typed=form.typed, left_empty=left_empty)
         if not change and model_facts.read(obj.provider, names=[obj.name], trying=True):
             obj.refresh_from_db()
-        filled = services.select_values(services.known_of(obj), left_empty)
+        filled = services.select_values(services.known_values(obj), left_empty)
         if filled:
             source = _("its provider") if obj.found else SOURCE
             words = in_words(filled)
@@ -372,7 +375,7 @@ class ModelRowAdmin(RowAdmin):
                 "used": _formatted(getattr(model, name)),
                 "by_hand": name in model.set_by_hand,
             }
-            for name, value in services.found_of(model).items()
+            for name, value in services.reported_values(model).items()
             if value is not None
         ]
         return render_to_string("admin/llm/model/found.html", {"model": model, "rows": rows})
@@ -393,7 +396,7 @@ class ModelRowAdmin(RowAdmin):
             return str(Sentence("Exact, by the tokenizer {tokenizer}.", tokenizer=model.tokenizer))
         return str(
             Sentence(
-                "Estimated, by {catch_all}; near the window the provider is asked for its own count, if it has one.",
+                "Estimated with {catch_all}. Near the window, the provider's own count is used if it offers one.",
                 catch_all=CATCH_ALL,
             )
         )
@@ -410,7 +413,7 @@ class ModelRowAdmin(RowAdmin):
                 numbers = {"least": f"{min(shares):.2f}", "most": f"{max(shares):.2f}", "count": len(shares)}
                 lines.append(f"{label}: " + _("%(least)s to %(most)s, in %(count)s prompts") % numbers)
         if not lines:
-            return gettext("Nothing yet: no prompt of text alone has been answered.")
+            return gettext("Nothing yet, since the model has not answered a prompt that has only text.")
         return _("For each token of our count, by script. %(lines)s.") % {"lines": "; ".join(lines)}
 
     @display(description="Window in force")
@@ -454,7 +457,7 @@ class ModelRowAdmin(RowAdmin):
     def is_default(self, model: Model) -> str | None:
         return "default" if model.default else None
 
-    @confirmed(
+    @confirmation_button(
         "Make default",
         icon="check_circle",
         ask="Make this the workspace's default model?",
@@ -462,21 +465,21 @@ class ModelRowAdmin(RowAdmin):
     )
     def make_default(self, request: HttpRequest, form: Confirmation, object_id: str) -> HttpResponse:
         model = self.row(request, object_id)
-        services.set_default_model(user=acting(request), model=model)
+        services.set_default_model(user=acting_user(request), model=model)
         return self.back(request, model, Sentence("{model} is now the default model.", model=model))
 
-    @confirmed(
+    @confirmation_button(
         "Take what was found",
         icon="sync",
-        ask="Use what the provider said of this model?",
-        explain="It replaces the values that were set by hand, and later changes follow it.",
+        ask="Use the values that the provider reported for this model?",
+        explain="They replace the values that were set by hand. Later reports of the provider replace them again.",
     )
     def take_found(self, request: HttpRequest, form: Confirmation, object_id: str) -> HttpResponse:
         model = self.row(request, object_id)
-        model_facts.take_found(user=acting(request), model=model)
+        model_facts.take_found(user=acting_user(request), model=model)
         return self.back(request, model, Sentence("{model} is now as its provider says.", model=model))
 
-    @confirmed(
+    @confirmation_button(
         "Test reading",
         icon="network_check",
         ask="Ask this model for a word from the beginning of a long prompt?",
@@ -491,18 +494,18 @@ class ModelRowAdmin(RowAdmin):
             return self.back(request, model, error.sentence.about(model), messages.ERROR)
         return self.back(request, model, f"{model}: {result.words}", result.level)
 
-    @confirmed(
+    @confirmation_button(
         "Forget",
         icon="restart_alt",
-        ask="Forget what was learnt of this model?",
+        ask="Reset the learnt facts of this model?",
         explain="Its window and its image limit are then those of this page. Glasshouse learns again whether "
         "it streams, how its reasoning begins, and its effort for titles, when its server proves "
         "them.",
     )
     def forget_learnt(self, request: HttpRequest, form: Confirmation, object_id: str) -> HttpResponse:
         model = self.row(request, object_id)
-        learning.forget_learnt(user=acting(request), model=model)
-        return self.back(request, model, Sentence("The learnt facts of {model} are forgotten.", model=model))
+        learning.forget_learnt(user=acting_user(request), model=model)
+        return self.back(request, model, Sentence("The learnt facts of {model} are reset.", model=model))
 
 
 @admin.register(WebSearch)
@@ -517,7 +520,7 @@ class WebSearchAdmin(OneActiveAdmin, KeyedAdmin):  # type: ignore[misc]  # Unfol
     readonly_fields = ("key_state", "state")
 
     def save_model(self, request: HttpRequest, obj: Any, form: Any, change: Any) -> None:
-        tools.store_web_search(user=acting(request), web_search=obj, api_key=form.api_key)
+        tools.store_web_search(user=acting_user(request), web_search=obj, api_key=form.api_key)
 
     @display(description="Address")
     def address(self, web_search: WebSearch) -> str:
@@ -526,7 +529,7 @@ class WebSearchAdmin(OneActiveAdmin, KeyedAdmin):  # type: ignore[misc]  # Unfol
     def store_active(self, user: AbstractUser, row: Any, *, active: bool) -> None:
         tools.use_web_search(user=user, web_search=row, active=active)
 
-    @confirmed(
+    @confirmation_button(
         "Try a search",
         icon="network_check",
         ask="Search the web with this service now?",
@@ -544,7 +547,7 @@ class WebSearchAdmin(OneActiveAdmin, KeyedAdmin):  # type: ignore[misc]  # Unfol
             Sentence("{web_search} answers: {found} results.", web_search=web_search, found=results),
         )
 
-    @confirmed(
+    @confirmation_button(
         "Search with this",
         icon="check_circle",
         ask="Search the web with this service?",
@@ -558,7 +561,7 @@ class WebSearchAdmin(OneActiveAdmin, KeyedAdmin):  # type: ignore[misc]  # Unfol
             done=lambda row: Sentence("Answers now search the web with {web_search}.", web_search=row),
         )
 
-    @confirmed(
+    @confirmation_button(
         "Stop searching",
         icon="block",
         ask="Stop searching the web with this service?",
@@ -585,7 +588,7 @@ class WebAccessAdmin(RowAdmin):
         return super().has_add_permission(request) and not WebAccess.objects.exists()
 
     def save_model(self, request: HttpRequest, obj: Any, form: Any, change: Any) -> None:
-        tools.store_web_access(user=acting(request), web_access=obj)
+        tools.store_web_access(user=acting_user(request), web_access=obj)
 
 
 @admin.register(ToolServer)
@@ -603,13 +606,13 @@ class ToolServerAdmin(KeyedAdmin):
         return (*super().get_fieldsets(request, obj), *([(_("Tools"), {"fields": ("listed",)})] if obj else []))
 
     def has_add_permission(self, request: HttpRequest) -> bool:
-        return acting(request).is_superuser
+        return acting_user(request).is_superuser
 
     def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        return acting(request).is_superuser
+        return acting_user(request).is_superuser
 
     def save_model(self, request: HttpRequest, obj: Any, form: Any, change: Any) -> None:
-        tools.store_tool_server(user=acting(request), tool_server=obj, api_key=form.api_key)
+        tools.store_tool_server(user=acting_user(request), tool_server=obj, api_key=form.api_key)
 
     @display(description="Address")
     def address(self, tool_server: ToolServer) -> str:
@@ -620,7 +623,7 @@ class ToolServerAdmin(KeyedAdmin):
         listing = tools.last_listing(tool_server)
         return render_to_string("admin/llm/tool_server/listed.html", {"listing": listing})
 
-    @confirmed(
+    @confirmation_button(
         "List its tools",
         icon="build",
         ask="Ask this server for its tools now?",

@@ -1,6 +1,7 @@
 """Run the answer loop. A step is one model call; a turn is steps until the model answers without calling tools.
 
-1. `run` starts a step, at most `max_cycles` of them. The last one forbids tools.
+1. `run` starts a step. Step `max_steps` forbids tools. If the model calls one nevertheless and writes no text, one more
+   step follows, without tool definitions. So a turn has at most `max_steps` + 1 steps.
 2. `_run_step` asks the caller to prepare the call, makes it, and passes its events on. If another request may avoid
    a refusal, it prepares the call again.
 3. `_run_calls` runs the step's tool calls concurrently. The caller settles each output, and may shorten a long one.
@@ -44,35 +45,35 @@ from llm.types.model_call import (
 )
 from llm.types.tools import MAX_ARGUMENTS, BadArguments, Tool, ToolOutput, parse_arguments, run_tool
 
-MAX_CYCLES = 6
-MAX_CALLS = 16  # calls per step; further calls return an error to the model
-CUT_CALL = (
-    "Your answer reached its greatest length inside this call, so the call has no end and was not run. Call again with "
-    "shorter arguments, or do it in several calls."
+MAX_STEPS = 6
+MAX_CALLS = 16  # per step; further calls return an error to the model
+TRUNCATED_CALL = (
+    "Your answer reached the output limit inside this call, so the call is incomplete and was not run. Call again with "
+    "shorter arguments, or split the work into several calls."
 )
-FORBIDDEN = "No tool can be called any more, so this call was not run. Answer now, with what you know."
-# Errors after which another request to the same model may succeed.
-PREPARED_AGAIN = ("context_too_long", "too_many_images", "responses_only")
-SMALLER_AGAIN = ("context_too_long", "too_many_images")
-MAX_SMALLER = 4  # retries of a prompt that is too long, each with less text
+FORBIDDEN = "Tools are no longer allowed in this turn, so this call was not run. Answer now, with what you know."
+# Errors after which another request to the same model may succeed, and those for which it must be smaller.
+RETRYABLE_CODES = ("context_too_long", "too_many_images", "responses_only")
+SHRINKABLE_CODES = ("context_too_long", "too_many_images")
+MAX_SHRINK_RETRIES = 4  # retries of a prompt that is too long or has too many images, each smaller than the one before
 
 logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Cycle:
+class StepPlan:
     """One step of a turn, for which the caller prepares a model call.
 
-    `number` counts from 1. `last`: the step must not call tools. `undefined`: the request does not define tools
-    either, since the model called one in the last step. `refused`: the provider's error if the request must be prepared
-    again. Reasons: the prompt was too long, the model needs another protocol (which the client has remembered), or the
-    provider is not available.
+    `number` counts from 1. `last`: the step must not call tools. `without_tool_definitions`: the request must not even
+    define tools, since the model called one although it must not. `previous_error`: the provider's error, if the
+    request must be prepared again: the prompt was too long or had too many images, the model needs another protocol
+    (which the client has remembered), or the provider is not available.
     """
 
     number: int
     last: bool
-    refused: ModelError | None = None
-    undefined: bool = False
+    previous_error: ModelError | None = None
+    without_tool_definitions: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,16 +89,17 @@ class PreparedCall:
     external: Collection[str] = ()
 
 
-# Returns the output to send to the model. The number counts the step's calls without an output, including this one.
+# Returns the output to send to the model. The number is how many calls of this step still need an output, including
+# this one.
 Settle = Callable[[ToolCall, ToolOutput, int], Awaitable[ToolOutput]]
 # Returns the next call, given the messages that the turn has added so far. If a provider is not available and no
 # fallback is left, it raises the provider's error.
-Prepare = Callable[[Cycle, Sequence[ModelMessage]], Awaitable[PreparedCall]]
+Prepare = Callable[[StepPlan, Sequence[ModelMessage]], Awaitable[PreparedCall]]
 
 
 @dataclass(slots=True)
 class _Step:
-    """Progress of one step. `started`: an event of the answer has been passed on."""
+    """The progress of one step. `started`: an event of the answer was passed on, so the call cannot be repeated."""
 
     call: PreparedCall = field(init=False)
     started: bool = False
@@ -123,8 +125,8 @@ class _Step:
             self.reason = event.reason
 
     @property
-    def cut_call(self) -> int | None:
-        """Return the index of the call in which the answer reached its limit, None if there is none."""
+    def truncated_call(self) -> int | None:
+        """Return the index of the call in which the answer reached the output limit; None if there is no such call."""
         if self.reason not in ("length", "context_window") or not self.calls:
             return None
         last = len(self.calls) - 1
@@ -145,27 +147,27 @@ class _Step:
         )
 
 
-async def unchanged(_call: ToolCall, output: ToolOutput, _waiting: int) -> ToolOutput:
+async def keep_output(_call: ToolCall, output: ToolOutput, _waiting: int) -> ToolOutput:
     return output
 
 
 async def run(
-    prepare: Prepare, settle: Settle = unchanged, *, max_cycles: int = MAX_CYCLES
+    prepare: Prepare, settle: Settle = keep_output, *, max_steps: int = MAX_STEPS
 ) -> AsyncGenerator[LoopEvent, None]:
-    """Yield the events of a turn, in order. The last cycle forbids tools.
+    """Yield the events of a turn, in order. Step `max_steps` forbids tools.
 
-    Some servers ignore this, and the model still calls a tool. If it wrote no text in the last cycle, it gets one more
+    Some servers ignore this, and the model still calls a tool. If it wrote no text in that step, it gets one more
     request without tool definitions. A call of an external tool ends the turn. Other calls of that step do not run,
     since no later step could use their results.
 
     Raises `core.errors.ModelError` and the errors of `prepare`. Closing the iterator stops the model and the tools.
     """
     added: list[ModelMessage] = []
-    for number in range(1, max_cycles + 2):
-        cycle = Cycle(number, last=number >= max_cycles, undefined=number > max_cycles)
+    for number in range(1, max_steps + 2):
+        plan = StepPlan(number, last=number >= max_steps, without_tool_definitions=number > max_steps)
         yield StepStarted(number)
         step = _Step()
-        async with aclosing(_run_step(prepare, cycle, added, step)) as events:
+        async with aclosing(_run_step(prepare, plan, added, step)) as events:
             async for event in events:
                 yield event
         calls = step.finished_calls()
@@ -174,14 +176,14 @@ async def run(
             yield ToolRunStarted(call, Sentence.verbatim(call.name))
         if handed_over and handed_over == calls:  # otherwise some calls would come back without a result
             yield HandedOver((*added, step.message(calls)))
-        if handed_over or not calls or cycle.undefined or (cycle.last and step.has_text):
+        if handed_over or not calls or plan.without_tool_definitions or (plan.last and step.has_text):
             return
         finished: list[ToolRunFinished] = []
-        async with aclosing(_forbid(calls) if cycle.last else _run_calls(calls, step, settle)) as runs:
-            async for run in runs:
-                if isinstance(run, ToolRunFinished):
-                    finished.append(run)
-                yield run
+        async with aclosing(_forbid(calls) if plan.last else _run_calls(calls, step, settle)) as tool_events:
+            async for tool_event in tool_events:
+                if isinstance(tool_event, ToolRunFinished):
+                    finished.append(tool_event)
+                yield tool_event
         added.append(step.message(tuple(each.call for each in finished)))
         added += [
             ModelMessage("tool", each.text, tool_call_id=each.call.id, result=each.result, files=each.files)
@@ -197,7 +199,7 @@ async def _run_calls(
     for call in calls:
         yield ToolRunStarted(call, _label(call, tools))
     running = [
-        asyncio.create_task(_run_call(number, call, tools, cut=number == step.cut_call))
+        asyncio.create_task(_run_call(number, call, tools, truncated=number == step.truncated_call))
         for number, call in enumerate(calls)
     ]
     try:
@@ -223,16 +225,16 @@ def _json(arguments: Mapping[str, Any]) -> str:
 
 
 async def _run_step(
-    prepare: Prepare, cycle: Cycle, added: Sequence[ModelMessage], step: _Step
+    prepare: Prepare, plan: StepPlan, added: Sequence[ModelMessage], step: _Step
 ) -> AsyncGenerator[StepEvent, None]:
     """Make one model call. Prepare it again if the provider refuses it for a known reason or is not available.
 
-    A model gets one retry for each reason, and `MAX_SMALLER` retries for a prompt that is too long. After the first
-    event of the answer there is no retry, so that no text is repeated.
+    A model gets one retry for each reason, and `MAX_SHRINK_RETRIES` retries for a prompt that is too long or has too
+    many images. After the first event of the answer there is no retry, so that no text is repeated.
     """
     tries: Counter[tuple[ProviderClient, str, str]] = Counter()
     while True:
-        call = await prepare(cycle, added)
+        call = await prepare(plan, added)
         step.call = call
         try:
             names = {*call.tools, *call.external}
@@ -245,12 +247,12 @@ async def _run_step(
             return
         except ModelError as error:
             attempt = (call.provider, call.request.model, error.code)
-            retryable = error.unavailable or error.code in PREPARED_AGAIN
-            max_tries = MAX_SMALLER if error.code in SMALLER_AGAIN else 1
+            retryable = error.unavailable or error.code in RETRYABLE_CODES
+            max_tries = MAX_SHRINK_RETRIES if error.code in SHRINKABLE_CODES else 1
             if step.started or tries[attempt] >= max_tries or not retryable:
                 raise
             tries[attempt] += 1
-            cycle = replace(cycle, refused=error)
+            plan = replace(plan, previous_error=error)
 
 
 def _label(call: ToolCall, tools: Mapping[str, Tool]) -> Sentence:
@@ -260,22 +262,22 @@ def _label(call: ToolCall, tools: Mapping[str, Tool]) -> Sentence:
         return Sentence.verbatim(call.name[:100])
 
 
-async def _run_call(number: int, call: ToolCall, tools: Mapping[str, Tool], *, cut: bool) -> ToolOutput:
+async def _run_call(number: int, call: ToolCall, tools: Mapping[str, Tool], *, truncated: bool) -> ToolOutput:
     """Run one call. Its data lists the requests that left the workspace.
 
-    `cut`: the call is incomplete, so it does not run.
+    `truncated`: the call is incomplete, so it is not run.
     """
-    if cut:
-        return ToolOutput(CUT_CALL, error=True)
+    if truncated:
+        return ToolOutput(TRUNCATED_CALL, error=True)
     with noting() as sent:
-        output = await _output_of(number, call, tools)
+        output = await _run_tool_call(number, call, tools)
     return replace(output, data={**output.data, "outgoing": sent}) if sent else output
 
 
-async def _output_of(number: int, call: ToolCall, tools: Mapping[str, Tool]) -> ToolOutput:
+async def _run_tool_call(number: int, call: ToolCall, tools: Mapping[str, Tool]) -> ToolOutput:
     """Return the output of a call. If it cannot run, the output has the reason, so that the turn goes on."""
     if number >= MAX_CALLS:
-        return ToolOutput(f"Only {MAX_CALLS} calls of one step are run; this one was not.", error=True)
+        return ToolOutput(f"Only {MAX_CALLS} calls of one step are run. This call was not run.", error=True)
     tool = tools.get(call.name)
     if tool is None:
         available = ", ".join(sorted(tools)) or "none"
@@ -288,4 +290,4 @@ async def _output_of(number: int, call: ToolCall, tools: Mapping[str, Tool]) -> 
         return ToolOutput(str(error), error=True, arguments=replaced)
     except Exception:
         logger.exception("tool %s failed", tool.definition.name)
-        return ToolOutput("The tool failed for a reason of its own. Go on without it.", error=True)
+        return ToolOutput("The tool failed with an internal error. Continue without it.", error=True)

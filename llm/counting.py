@@ -15,7 +15,7 @@ CACHE_SECONDS = 3_600
 
 
 async def exact_count(model: Model, request: ModelRequest, *, ask: bool = True) -> int | None:
-    """Return the tokens of messages and tools together; None if the provider does not count, or not in time.
+    """Return the provider's count of messages and tools together; None if it cannot count or does not answer in time.
 
     Without `ask` only a cached count is returned.
     """

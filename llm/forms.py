@@ -11,12 +11,12 @@ from unfold.widgets import (
     UnfoldBooleanSwitchWidget,
 )
 
-from core.admin import Boxes
-from core.crypto import KEY_LOST, state_of
+from core.admin import CheckboxColumns
+from core.crypto import KEY_LOST, secret_state
 from core.net.url_safety import is_http, origin
 from llm.models import Effort, Model, Provider, ToolServer, WebSearch
 from llm.providers import DEFAULT_BASE_URLS
-from llm.services import UNKNOWN
+from llm.services import UNKNOWN_MODEL_VALUES
 
 KEY_HELP = {
     "stored": gettext_noop("A key is stored and never shown. Leave empty to keep it."),
@@ -44,7 +44,7 @@ class ProviderForm(forms.ModelForm[Provider]):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        state = state_of(self.instance.api_key)
+        state = secret_state(self.instance.api_key)
         self._had_key = state != "none"
         self._before = _origin(self.instance.kind, self.instance.base_url)
         if "new_api_key" in self.fields:  # missing for users who may only view
@@ -62,7 +62,7 @@ class ProviderForm(forms.ModelForm[Provider]):
     def clean_new_api_key(self) -> str:
         key = str(self.cleaned_data["new_api_key"])
         if not (key.isascii() and key.isprintable()):
-            raise forms.ValidationError(gettext("The API key has characters that no key has. Paste it again."))
+            raise forms.ValidationError(gettext("The API key has characters that a key cannot have. Paste it again."))
         return key
 
     def clean(self) -> dict[str, Any]:
@@ -73,7 +73,7 @@ class ProviderForm(forms.ModelForm[Provider]):
         moved = _origin(cleaned.get("kind", ""), cleaned.get("base_url", "")) != self._before
         if self._had_key and self.api_key is None and not self.errors and moved:
             sentence = gettext(
-                "The stored key is for the address before. Enter the key for this one, or remove the stored key."
+                "The stored key belongs to the previous address. Enter the key for this one, or remove the stored key."
             )
             self.add_error("new_api_key", sentence)
         return cleaned
@@ -95,7 +95,7 @@ class WebSearchForm(ProviderForm):
         cleaned = super().clean()
         keyless = self.api_key == "" or (self.api_key is None and not self.instance.api_key)
         if cleaned.get("kind") == WebSearch.Kind.BRAVE and keyless and not self.errors:
-            self.add_error("new_api_key", gettext("Brave answers only with a key. Enter one."))
+            self.add_error("new_api_key", gettext("Brave requires a key. Enter one."))
         return cleaned
 
 
@@ -134,12 +134,14 @@ class ModelForm(forms.ModelForm[Model]):
         window = self.fields.get("context_window")
         if window is not None:
             window.required = False
-            window.help_text = _("Tokens. Empty: what the provider says or is known of the model, else 4,096.")
+            window.help_text = _(
+                "Tokens. Empty: the value that the provider reports or that is known for the model, else 4,096."
+            )
         if "efforts" in self.fields:
             old = self.fields["efforts"]
             self.fields["efforts"] = forms.MultipleChoiceField(
                 choices=Effort.choices, label=old.label, help_text=old.help_text, required=False,
-                widget=Boxes(),
+                widget=CheckboxColumns(),
             )  # fmt: skip
         if self.instance._state.adding and window is not None:
             self._ask_for_new()
@@ -166,11 +168,11 @@ class ModelForm(forms.ModelForm[Model]):
 
         A stored model keeps empty prices, since an empty price is a valid value.
         """
-        names = UNKNOWN if self.instance._state.adding else ["context_window", "max_output"]
+        names = UNKNOWN_MODEL_VALUES if self.instance._state.adding else ["context_window", "max_output"]
         return [name for name in names if self.cleaned_data.get(name) is None]
 
     @property
     def typed(self) -> list[str]:
         """Return the fields that the admin has set. They no longer follow the provider's reports."""
-        filled = [name for name in UNKNOWN if self.cleaned_data.get(name) is not None]
+        filled = [name for name in UNKNOWN_MODEL_VALUES if self.cleaned_data.get(name) is not None]
         return filled if self.instance._state.adding else self.changed_data

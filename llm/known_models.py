@@ -34,7 +34,7 @@ _REASONING = re.compile(
     r"^o[134](?:$|-)|gpt-[5-9](?!.*chat)|gemini-(?:2\.5|[3-9])|claude-(?:3-7|[a-z]+-[4-9])|deepseek-reasoner"
 )
 
-# Names of models that do other work than answering: embeddings, ranking, speech, pictures, moderation.
+# Names of models that do not chat: embeddings, ranking, speech, pictures, moderation.
 _OTHER_WORK = re.compile(
     r"(?:^|[-_/.:])(?:embed(?:der|ding|dings)?|bge|gte|e5|minilm|paraphrase|voyage|rerank(?:er)?|whisper|tts"
     r"|transcribe|realtime|moderation|dall-e|gpt-image|imagen|veo|sora)(?:$|[-_/.:0-9])"
@@ -121,7 +121,7 @@ def suggest(provider_kind: str, model_name: str, *, base_url: str = "") -> Sugge
 
 
 def answers_by_name(model_name: str) -> bool:
-    """Return False if the name says that the model does other work than answering, such as embeddings."""
+    """Return whether the model can chat, by its name. Models for other work, such as embeddings, cannot."""
     return not _OTHER_WORK.search(model_name.lower())
 
 

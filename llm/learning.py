@@ -26,8 +26,8 @@ from llm.services import (
     clear_learnt_facts,
     clear_learnt_images,
     clear_learnt_window,
-    found_of,
-    known_of,
+    known_values,
+    reported_values,
     shared_client,
 )
 from llm.truncation import (
@@ -231,9 +231,9 @@ def window_source(model: Model) -> WindowSource:
         return evidence.kind if evidence is not None else "learnt"
     if "context_window" in model.set_by_hand:
         return "typed"
-    if "context_window" in found_of(model):
+    if "context_window" in reported_values(model):
         return "server"
-    if model.context_window == UNKNOWN_WINDOW and "context_window" not in known_of(model):
+    if model.context_window == UNKNOWN_WINDOW and "context_window" not in known_values(model):
         return "default"
     return "known"
 

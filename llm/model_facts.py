@@ -34,17 +34,17 @@ from llm.discovery.servers import Discovery, discover
 from llm.models import Model, Provider
 from llm.providers import DEFAULT_BASE_URLS
 from llm.services import (
-    FOLLOWED,
     LEARNT_IMAGES,
     LEARNT_WINDOW,
+    REPORTABLE_FIELDS,
     LearntFact,
     assign_values,
     clear_learnt_images,
     clear_learnt_window,
-    found_of,
-    known_of,
+    known_values,
     learn_fact,
     new_client,
+    reported_values,
     select_values,
 )
 from llm.step_filters.written_calls import parse_calls
@@ -115,7 +115,7 @@ def _needs_trial(model: Model, facts: ModelFacts) -> bool:
     """Return whether only a trial can show that the model calls tools, or in which form."""
     if "tools" in model.set_by_hand:
         return model.tools and "written_calls" not in model.set_by_hand
-    return not ("tools" in facts or ("tools" in known_of(model) and TRIED_ON not in model.found))
+    return not ("tools" in facts or ("tools" in known_values(model) and TRIED_ON not in model.found))
 
 
 @transaction.atomic
@@ -129,14 +129,14 @@ def _store_facts(model: Model, facts: ModelFacts, source: str) -> Model:
         clear_learnt_window(row)  # it was learnt from the server's earlier configuration
     if row.found.get("retires_on") not in (None, before.get("retires_on")):
         logger.warning("model %s of %s retires on %s", row, row.provider, row.found["retires_on"])
-    _use_known(row, [name for name in FOLLOWED if name not in row.set_by_hand])
+    _use_known(row, [name for name in REPORTABLE_FIELDS if name not in row.set_by_hand])
     return row
 
 
 def _use_known(row: Model, names: Collection[str]) -> None:
     """Set the named fields to their known values, and save the row."""
-    assign_values(row, select_values(known_of(row) | found_of(row), names))
-    changed = [*FOLLOWED, "found", "found_at", *LEARNT_WINDOW, *LEARNT_IMAGES, "set_by_hand"]
+    assign_values(row, select_values(known_values(row) | reported_values(row), names))
+    changed = [*REPORTABLE_FIELDS, "found", "found_at", *LEARNT_WINDOW, *LEARNT_IMAGES, "set_by_hand"]
     row.save(update_fields=changed)
 
 
@@ -145,7 +145,7 @@ def take_found(*, user: AbstractUser, model: Model) -> None:
     """Replace values that an admin set or answers taught by the provider's values, and follow these from now on."""
     require_right(user, "change", model)
     row = Model.objects.select_for_update(of=("self",)).select_related("provider").get(pk=model.pk)
-    values = found_of(row)
+    values = reported_values(row)
     row.set_by_hand = [name for name in row.set_by_hand if name not in values]
     clear_learnt_window(row)
     clear_learnt_images(row)
@@ -317,12 +317,12 @@ def read_all() -> None:
 
 def served_window(model: Model) -> int | None:
     """Return the window that the model's provider reports, in tokens. None if it reports none."""
-    return found_of(model).get("context_window")
+    return reported_values(model).get("context_window")
 
 
 def retirement(model: Model) -> date | None:
     """Return the last reported day on which the provider retires the model. None if it reports none."""
-    return found_of(model).get("retires_on")
+    return reported_values(model).get("retires_on")
 
 
 def retires_soon(model: Model) -> bool:

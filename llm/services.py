@@ -3,8 +3,9 @@
 * Clients: `new_client`, `shared_client`.
 * Models as of a version of the workspace: `usable_models`, `model_at`.
 * Fallbacks of models whose provider is not available: `available`, `with_fallbacks`.
-* Changes by administrators and commands: `store_provider`, `store_model`, `save_provider`, `save_model`.
-* Known and learnt facts about a model: `known_of`, `found_of`, `learn_fact`, `learn_ratio`.
+* Changes by forms of administrators: `save_provider_form`, `save_model_form`.
+* Changes by name, from commands and the setup: `upsert_provider`, `upsert_model`.
+* Known and learnt facts about a model: `known_values`, `reported_values`, `learn_fact`, `learn_ratio`.
 """
 
 import asyncio
@@ -22,7 +23,7 @@ from django.core.exceptions import ValidationError
 from django.db import transaction
 from django.utils import timezone
 
-from core.audit.services import record, record_saved, stored
+from core.audit.services import load_stored, record, record_saved
 from core.background import on_database
 from core.errors import ModelError, ProductError, invalid_setting
 from core.locks import lock
@@ -38,7 +39,7 @@ from workspace.models.version import VersionedCache
 
 DEFAULT_LOCK = "default model"  # serialises changes of the default model
 # Fields that `fill_from_known` can fill, with their values for an unknown model.
-UNKNOWN: ModelValues = {
+UNKNOWN_MODEL_VALUES: ModelValues = {
     "context_window": UNKNOWN_WINDOW,
     "max_output": None,
     "max_images": None,
@@ -52,10 +53,10 @@ UNKNOWN: ModelValues = {
     "efforts": [],
     "written_calls": False,
 }
-FOLLOWED = (*UNKNOWN, "retires_on")  # fields that a provider can report
+REPORTABLE_FIELDS = (*UNKNOWN_MODEL_VALUES, "retires_on")  # which a provider can report
 RATIO_BOUNDS = (0.5, 2.0)
 RATIO_TRUSTED = 5  # answers after which a learnt ratio replaces the default for unknown tokenizers
-RATIO_MEMORY = 20  # samples; later samples have a weight of a twentieth, so that the ratio follows a change
+RATIO_MEMORY = 20  # samples; each later sample has a weight of 1 / 20, so that the ratio adapts to changes
 
 logger = logging.getLogger(__name__)
 
@@ -63,31 +64,31 @@ Answer = TypeVar("Answer")
 
 
 class LearntValues(TypedDict, total=False):
-    """Fields of a model that are learnt from its answers, as read with a turn."""
+    """Fields of a model that are learnt from its answers, as they were read together with a turn."""
 
     token_ratio: float
     ratio_samples: int
     reported_counts: ReportedCountsJson
 
 
-def new_client(provider: Provider, silence: float | None = None) -> ProviderClient:
-    """Return a new client of a provider. `silence`: seconds without a byte, instead of the provider's own."""
+def new_client(provider: Provider, silence_timeout: float | None = None) -> ProviderClient:
+    """Return a new client of a provider. `silence_timeout`: overrides the provider's own timeout, in seconds."""
     return create(
         provider.protocol,
         base_url=provider.base_url,
         api_key=provider.api_key,
-        silence_timeout=silence or provider.silence_timeout,
+        silence_timeout=silence_timeout or provider.silence_timeout,
     )
 
 
 # Cache rules, from the providers' documentation. Sizes are in tokens, by model name.
-OPENAI_POINTS = re.compile(r"gpt-(?:5\.(?:[6-9]|\d\d)|[6-9]|\d\d)")
-ANTHROPIC_LEAST = (
+OPENAI_BREAKPOINT_MODELS = re.compile(r"gpt-(?:5\.(?:[6-9]|\d\d)|[6-9]|\d\d)")
+ANTHROPIC_MIN_CACHE_TOKENS = (
     (re.compile(r"opus-5|sonnet-5[.-]5|haiku-5[.-]5"), 512),
     (re.compile(r"sonnet-[45]|opus-4[.-]8"), 1_024),
 )
 ANTHROPIC = CacheRule(least=4_096, points="any", reach=20, lifetime=300, settings=True, reported=True)
-OF_KIND = {
+CACHE_RULES = {
     Provider.Kind.RESPONSES: CacheRule(step=128, reported=True),
     Provider.Kind.OPENAI: CacheRule(step=128),
     Provider.Kind.OLLAMA: CacheRule(step=128),
@@ -99,13 +100,13 @@ def cache_rule(model: Model) -> CacheRule:
     name = model.name.lower()
     protocol = model.provider.protocol
     if protocol == Provider.Kind.ANTHROPIC:
-        sizes = (least for pattern, least in ANTHROPIC_LEAST if pattern.search(name))
+        sizes = (least for pattern, least in ANTHROPIC_MIN_CACHE_TOKENS if pattern.search(name))
         return replace(ANTHROPIC, least=next(sizes, ANTHROPIC.least))
-    if protocol == Provider.Kind.RESPONSES and OPENAI_POINTS.search(name):
+    if protocol == Provider.Kind.RESPONSES and OPENAI_BREAKPOINT_MODELS.search(name):
         return CacheRule(points="user", lifetime=1_800, reported=True)
     if "deepseek" in name:
         return CacheRule(least=64, step=64)
-    return OF_KIND[Provider.Kind(protocol)]
+    return CACHE_RULES[Provider.Kind(protocol)]
 
 
 def _all_models() -> dict[UUID, Model]:
@@ -142,17 +143,17 @@ def model_at(version: UUID | None, pk: UUID, learnt: LearntValues) -> Model | No
 _clients: dict[tuple[str, str, str, type[str], float], ProviderClient] = {}
 
 
-def shared_client(provider: Provider, patience: float | None = None) -> ProviderClient:
+def shared_client(provider: Provider, silence_timeout: float | None = None) -> ProviderClient:
     """Return the process's client for these connection settings. Building one costs about 15 ms.
 
-    Use it on the event loop of `core.background` only: its connections belong to that loop. `patience`: seconds of
-    silence after which a call fails, if this is shorter than the provider's own timeout.
+    Use it only on the event loop of `core.background`, since its connections belong to that loop. `silence_timeout`:
+    seconds without a byte after which a call fails, if shorter than the provider's own timeout.
     """
-    silence = min(provider.silence_timeout, patience or provider.silence_timeout)
+    silence_timeout = min(provider.silence_timeout, silence_timeout or provider.silence_timeout)
     # A lost key is an empty text of a special type.
-    key = (provider.kind, provider.base_url, provider.api_key, type(provider.api_key), silence)
+    key = (provider.kind, provider.base_url, provider.api_key, type(provider.api_key), silence_timeout)
     if key not in _clients:
-        _clients[key] = new_client(provider, silence)
+        _clients[key] = new_client(provider, silence_timeout)
     return _clients[key]
 
 
@@ -162,7 +163,7 @@ OUTAGE = 30.0  # seconds, unless the provider sends a longer time
 LONGEST_OUTAGE = 300.0  # seconds
 SILENCE_TIMEOUT = 40.0  # seconds of silence; titles may take 60 s and summaries 110 s, including a fallback
 MAX_FALLBACKS = 3  # models that are tried after the first one
-_OF_ADMINS = ("bad_credentials", "secret_lost", "quota_exhausted")  # only an administrator can fix these
+_ADMIN_FIXABLE_CODES = ("bad_credentials", "secret_lost", "quota_exhausted")
 _outages: dict[UUID, tuple[float, ModelError]] = {}  # by model: end on the monotonic clock, and the error
 
 
@@ -170,7 +171,7 @@ def note_outage(model: Model, error: ModelError) -> None:
     """Remember that the model was not available. For a while its fallback is called at once."""
     seconds = min(LONGEST_OUTAGE, max(OUTAGE, error.retry_after or 0))
     _outages[model.pk] = (time.monotonic() + seconds, error)
-    level = logging.ERROR if error.code in _OF_ADMINS else logging.WARNING
+    level = logging.ERROR if error.code in _ADMIN_FIXABLE_CODES else logging.WARNING
     logger.log(level, "the provider of %s is not available: %s", model, error.code)
 
 
@@ -184,10 +185,10 @@ def outage_of(model: Model) -> ModelError | None:
 
 
 def available(model: Model, after: Model | None = None, allowed: Collection[UUID] | None = None) -> Model | None:
-    """Return the model to call: the first without an outage among the model and its fallbacks, else the first.
+    """Return the first of the model and its fallbacks that has no outage. If all have one, return the first.
 
-    `after`: consider only the models after this one, which has just failed. Returns None if no model is left. Fallbacks
-    that are switched off, or whose ids are not in `allowed`, are skipped.
+    `after`: consider only the models after this one, which has just failed; None is returned if there are none.
+    Fallbacks that are switched off, or whose ids are not in `allowed`, are skipped.
     """
     if after is None and outage_of(model) is None:
         return model
@@ -205,19 +206,19 @@ async def with_fallbacks(
     """Call `ask` with the model, then with its fallbacks while providers are unavailable. Return the answer.
 
     `allowed`: see `available`. `ask` also gets the seconds of silence after which the next model is called; None for
-    the last model. Raises the error of the last model.
+    the last model. Raises the error of the last called model.
     """
     current = await on_database(available, model, None, allowed) or model
     while True:
-        following = await on_database(available, model, current, allowed)
+        next_model = await on_database(available, model, current, allowed)
         try:
-            return await ask(current, SILENCE_TIMEOUT if following is not None else None)
+            return await ask(current, SILENCE_TIMEOUT if next_model is not None else None)
         except ModelError as error:
             if error.unavailable:
                 note_outage(current, error)
-            if following is None or not error.unavailable:
+            if next_model is None or not error.unavailable:
                 raise
-            current = following
+            current = next_model
 
 
 def _fallbacks(model: Model) -> list[Model]:
@@ -271,34 +272,37 @@ def set_fallback(*, user: AbstractUser | None = None, model: Model, fallback: Mo
     """Set the fallback of a model. Raises `invalid_setting` if the model would be its own fallback."""
     require_right(user, "change", model)
     model.fallback = fallback
-    _check(model)
+    _validate(model)
     model.save(update_fields=["fallback"])
     changes = {"fallback": None if fallback is None else str(fallback.pk)}
     record(user=user, action="model.fallback_chosen", row=model, name=str(model), changes=changes)
 
 
 @transaction.atomic
-def store_provider(*, user: AbstractUser, provider: Provider, api_key: str | None) -> None:
-    """Store the row of an administrator's form. `api_key`: None keeps the stored key, an empty text removes it."""
+def save_provider_form(*, user: AbstractUser, provider: Provider, api_key: str | None) -> None:
+    """Store the row of an administrator's form. `api_key`: None keeps the stored key, an empty text removes it.
+
+    Raises `staff_only` and `right_missing`.
+    """
     require_store(user, provider)
     if api_key is not None:
         provider.api_key = api_key
-    before = stored(provider)
+    before = load_stored(provider)
     provider.save()
     record_saved(user=user, kind="provider", row=provider, before=before, name=provider.name)
 
 
 @transaction.atomic
-def store_model(
+def save_model_form(
     *, user: AbstractUser, model: Model, typed: Collection[str] = (), left_empty: Collection[str] = ()
 ) -> ModelValues:
     """Store the row of an administrator's form. Return the values that `fill_from_known` set in the empty fields.
 
-    Fields in `typed` no longer follow the provider's reports. Fields in `left_empty` follow them. Typing or emptying a
-    limit replaces a learnt limit.
+    Fields in `typed` no longer follow the provider's reports, fields in `left_empty` follow them again. A typed or
+    emptied window, and a typed limit of images, replace the learnt one.
     """
     require_store(user, model)
-    model.set_by_hand = sorted({*model.set_by_hand, *typed} & UNKNOWN.keys() - {*left_empty})
+    model.set_by_hand = sorted({*model.set_by_hand, *typed} & UNKNOWN_MODEL_VALUES.keys() - {*left_empty})
     model.learnt_on = {name: day for name, day in model.learnt_on.items() if name not in typed}
     if {"provider", "name"} & {*typed}:  # the row is for another model now
         model.found = {}
@@ -311,14 +315,14 @@ def store_model(
     if "max_images" in typed:
         clear_learnt_images(model)
     filled = fill_from_known(model, left_empty)
-    before = stored(model)
+    before = load_stored(model)
     model.save()
     record_saved(user=user, kind="model", row=model, before=before, name=str(model))
     return filled
 
 
-def known_of(model: Model) -> ModelValues:
-    """Return the known values of a model: as its provider reported them, else by its name and address."""
+def known_values(model: Model) -> ModelValues:
+    """Return the known values of a model: those that its provider reported, else those of its name and address."""
     provider = model.provider
     values: dict[str, object] = {
         "efforts": efforts_of(model.name) or None,
@@ -337,20 +341,20 @@ def known_of(model: Model) -> ModelValues:
             "tools": suggestion.tools,
             "reasoning": suggestion.reasoning,
         }
-    values |= found_of(model)
+    values |= reported_values(model)
     return cast("ModelValues", {name: value for name, value in values.items() if value is not None})
 
 
-def answers(model: Model) -> bool:
-    """Return whether the model answers conversations, as its provider reports, else by its name."""
+def is_chat_model(model: Model) -> bool:
+    """Return whether the model can chat, by its provider's report or else by its name."""
     reported = model.found.get("chat")
     return answers_by_name(model.name) if reported is None else bool(reported)
 
 
-def found_of(model: Model) -> ModelValues:
+def reported_values(model: Model) -> ModelValues:
     """Return the values that the model's provider has reported."""
     fields = {field.name: field for field in Model._meta.fields}
-    values = {name: fields[name].to_python(model.found[name]) for name in FOLLOWED if name in model.found}
+    values = {name: fields[name].to_python(model.found[name]) for name in REPORTABLE_FIELDS if name in model.found}
     return cast("ModelValues", values)
 
 
@@ -398,16 +402,16 @@ def _assign_prices(model: Model, values: ModelValues) -> None:
 
 
 def fill_from_known(model: Model, names: Collection[str]) -> ModelValues:
-    """Set the named fields (of `UNKNOWN`) to the known values of the model, in memory. Return these values."""
+    """Set these fields of `UNKNOWN_MODEL_VALUES` to the known values of the model, in memory. Return these values."""
     if not names:
         return {}
-    values = select_values(known_of(model), names)
-    assign_values(model, select_values(UNKNOWN, names) | values)
+    values = select_values(known_values(model), names)
+    assign_values(model, select_values(UNKNOWN_MODEL_VALUES, names) | values)
     return values
 
 
 @transaction.atomic
-def save_provider(
+def upsert_provider(
     *,
     name: str,
     kind: str | None = None,
@@ -418,20 +422,20 @@ def save_provider(
 ) -> Provider:
     """Create or update a provider and its models by name. `models` are (name, window in tokens or None).
 
-    Idempotent. An option that is None keeps its stored value. A new provider is by default OpenAI at its own address,
-    and enabled. `default` makes the first of `models` the workspace's default. Raises `invalid_setting` for values that
-    the rows cannot have.
+    An option that is None keeps its stored value. A new provider is enabled, and by default OpenAI at its own address.
+    `default` makes the first of `models` the workspace's default. Raises `no_model` for `default` without models, and
+    `invalid_setting` for values that the rows cannot have.
     """
     if default and not models:
         raise ProductError("no_model", "Name at least one model to make it the default.")
     options = {"kind": kind, "base_url": base_url, "api_key": api_key}
     changes = {option: value for option, value in options.items() if value is not None}
     before = Provider.objects.filter(name=name).first()
-    _check(_changed_provider(before, name, kind=kind, base_url=base_url, api_key=api_key))
+    _validate(_changed_provider(before, name, kind=kind, base_url=base_url, api_key=api_key))
     provider, _ = Provider.objects.update_or_create(name=name, defaults=changes)
     record_saved(user=None, kind="provider", row=provider, before=before, name=name)
     for number, (model_name, window) in enumerate(models):
-        model = save_model(provider=provider, name=model_name, window=window)
+        model = upsert_model(provider=provider, name=model_name, window=window)
         if default and number == 0:
             set_default_model(model=model)
     return provider
@@ -440,7 +444,7 @@ def save_provider(
 def _changed_provider(
     before: Provider | None, name: str, *, kind: str | None, base_url: str | None, api_key: str | None
 ) -> Provider:
-    """Return a provider with these changes, not stored yet, so that it can be checked."""
+    """Return an unsaved provider with these changes, for validation."""
     changed = Provider(name=name)
     if before is not None:
         changed.kind = before.kind
@@ -455,7 +459,7 @@ def _changed_provider(
 
 
 @transaction.atomic
-def save_model(
+def upsert_model(
     *,
     user: AbstractUser | None = None,
     provider: Provider,
@@ -463,15 +467,15 @@ def save_model(
     window: int | None = None,
     settings: ModelValues | None = None,
 ) -> Model:
-    """Create a model with its known values, or update its window and these other fields of `UNKNOWN`.
+    """Create a model with its known values, or enable it and update the window and the fields in `settings`.
 
-    An unknown window is 4,096 tokens. Values that are set here no longer follow the provider's reports, and
-    replace learnt values.
+    An unknown window is 4,096 tokens. Values that are set here no longer follow the provider's reports, and replace
+    learnt values. Raises `invalid_setting`, `staff_only` and `right_missing`.
     """
     model = Model.objects.filter(provider=provider, name=name).first()
     if model is None:
         model = Model(provider=provider, name=name)
-        fill_from_known(model, UNKNOWN)
+        fill_from_known(model, UNKNOWN_MODEL_VALUES)
     require_store(user, model)
     typed: ModelValues = {**settings} if settings is not None else {}
     if window is not None:
@@ -483,21 +487,21 @@ def save_model(
         clear_learnt_images(model)
     model.set_by_hand = sorted({*model.set_by_hand, *typed})
     model.enabled = True
-    _check(model)
-    before = stored(model)
+    _validate(model)
+    before = load_stored(model)
     model.save()
     record_saved(user=user, kind="model", row=model, before=before, name=str(model))
     return model
 
 
-def _check(row: Provider | Model) -> None:
+def _validate(row: Provider | Model) -> None:
     try:
         row.full_clean(validate_unique=False, validate_constraints=False)
     except ValidationError as error:
         raise invalid_setting(error.message_dict, str(row) or "The name") from error
 
 
-# Deviations of a server from its protocol, as seen in its answers.
+# Deviations of a server from its protocol, which its answers have shown.
 LearntFact = Literal["whole_answers", "untagged_reasoning", "own_effort"]
 LEARNT_FACTS = ("whole_answers", "untagged_reasoning", "own_effort", "learnt_on")
 

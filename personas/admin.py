@@ -23,8 +23,17 @@ from django.utils.translation import ngettext
 from unfold.admin import TabularInline
 
 from accounts.models import User
-from core.admin import Boxes, Confirmation, RowAdmin, acting, button, confirmed, display, go
-from core.admin_choices import WithChosenRows
+from core.admin import (
+    CheckboxColumns,
+    Confirmation,
+    RowAdmin,
+    acting_user,
+    button,
+    confirmation_button,
+    display,
+    htmx_redirect,
+)
+from core.admin_choices import RowSelectMixin
 from core.permissions import has_right
 from core.sentences import Sentence
 from llm.models import Model
@@ -37,8 +46,8 @@ MOST_WORDS = 4_000  # in a line; a longer line is compared as a whole, since com
 WORDS = re.compile(r"\s+|\w+|[^\w\s]")
 
 
-def person(request: HttpRequest) -> User:
-    return cast("User", acting(request))
+def acting_person(request: HttpRequest) -> User:
+    return cast("User", acting_user(request))
 
 
 @display(description="Tokens")
@@ -56,7 +65,7 @@ def _without_links(field: Any) -> Any:
     return field
 
 
-class ShareInline(WithChosenRows, TabularInline):  # type: ignore[misc]  # Unfold's own bases differ in the same way
+class ShareInline(RowSelectMixin, TabularInline):  # type: ignore[misc]  # Unfold's own bases differ in the same way
     """Shares of a persona. The right to change personas includes the right to change their shares."""
 
     model = PersonaShare
@@ -65,7 +74,7 @@ class ShareInline(WithChosenRows, TabularInline):  # type: ignore[misc]  # Unfol
     extra = 0
     hide_title = True
     verbose_name = "share"
-    verbose_name_plural = "Shared with (besides the owner and all who see it)"
+    verbose_name_plural = "Shared with (in addition to the owner and the people who see it anyway)"
 
     def formfield_for_dbfield(self, db_field: Any, request: HttpRequest, **kwargs: Any) -> Any:
         field: Any = super().formfield_for_dbfield(db_field, request, **kwargs)
@@ -73,10 +82,10 @@ class ShareInline(WithChosenRows, TabularInline):  # type: ignore[misc]  # Unfol
         return _without_links(field)
 
     def has_view_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        return has_right(acting(request), "view", Persona)
+        return has_right(acting_user(request), "view", Persona)
 
     def has_add_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        return has_right(acting(request), "change", Persona)
+        return has_right(acting_user(request), "change", Persona)
 
     has_change_permission = has_delete_permission = has_add_permission
 
@@ -111,7 +120,7 @@ class PersonaAdmin(RowAdmin):
 
     def get_form(self, request: HttpRequest, obj: Any = None, change: bool = False, **kwargs: Any) -> Any:
         form: Any = super().get_form(request, obj, change, **kwargs)
-        form.acting = acting(request)
+        form.acting_user = acting_user(request)
         if obj is not None and "reminders" in form.base_fields:
             chosen = Reminder.objects.filter(personas=obj).values("pk")
             form.base_fields["reminders"].queryset = Reminder.objects.filter(
@@ -120,13 +129,13 @@ class PersonaAdmin(RowAdmin):
         return form
 
     def get_changeform_initial_data(self, request: HttpRequest) -> Any:
-        return {"owner": acting(request).pk, **super().get_changeform_initial_data(request)}
+        return {"owner": acting_user(request).pk, **super().get_changeform_initial_data(request)}
 
     def change_view(self, request: HttpRequest, object_id: str, form_url: str = "", extra_context: Any = None) -> Any:
         response = super().change_view(request, object_id, form_url, extra_context)
         persona = self.get_object(request, object_id) if request.method == "GET" else None
-        if persona is not None and not Persona.objects.visible_to(acting(request)).filter(pk=persona.pk).exists():
-            services.record_opened(user=person(request), persona=persona)
+        if persona is not None and not Persona.objects.visible_to(acting_user(request)).filter(pk=persona.pk).exists():
+            services.record_opened(user=acting_person(request), persona=persona)
         return response
 
     def formfield_for_dbfield(self, db_field: Any, request: HttpRequest, **kwargs: Any) -> Any:
@@ -136,7 +145,7 @@ class PersonaAdmin(RowAdmin):
     def formfield_for_manytomany(self, db_field: ManyToManyField[Any, Any], request: HttpRequest, **kwargs: Any) -> Any:
         if db_field.name == "reminders":
             kwargs["queryset"] = reminders_for(request)
-            kwargs["widget"] = Boxes()
+            kwargs["widget"] = CheckboxColumns()
         return super().formfield_for_manytomany(db_field, request, **kwargs)
 
     def save_model(self, request: HttpRequest, obj: Any, form: Any, change: Any) -> None:
@@ -148,21 +157,21 @@ class PersonaAdmin(RowAdmin):
             if owner is not None:
                 fields["owner"] = owner
             based_on = {tag} if tag else None
-            services.update_persona(user=person(request), persona=obj, fields=fields, based_on=based_on)
+            services.update_persona(user=acting_person(request), persona=obj, fields=fields, based_on=based_on)
         else:
-            obj.pk = services.create_persona(user=person(request), fields=fields, owner=owner).pk
+            obj.pk = services.create_persona(user=acting_person(request), fields=fields, owner=owner).pk
         obj.refresh_from_db()
 
     def save_related(self, request: HttpRequest, form: Any, formsets: Any, change: Any) -> None:
         services.set_reminders(
-            user=person(request), persona=form.instance, reminders=form.cleaned_data.get("reminders", ())
+            user=acting_person(request), persona=form.instance, reminders=form.cleaned_data.get("reminders", ())
         )
         for formset in formsets:
             self.save_formset(request, form, formset, change)
 
     def save_formset(self, request: HttpRequest, form: Any, formset: Any, change: Any) -> None:
         """Store the shares. A row with a changed user or group replaces its previous share."""
-        user = person(request)
+        user = acting_person(request)
         persona = form.instance
         formset.save(commit=False)
         previous_shares = {row.pk: row for row in PersonaShare.objects.filter(persona=persona)}
@@ -176,7 +185,7 @@ class PersonaAdmin(RowAdmin):
             sharing.share(user=user, persona=persona, username=name, group=row.group_id, role=row.role)
 
     def delete_model(self, request: HttpRequest, obj: Any) -> None:
-        services.delete_persona(user=person(request), persona=obj)
+        services.delete_persona(user=acting_person(request), persona=obj)
 
     def get_deleted_objects(self, objs: Any, request: HttpRequest) -> Any:
         """Leave out the rows of the relation to reminders."""
@@ -195,16 +204,16 @@ class PersonaAdmin(RowAdmin):
         offers = tools.offers()
         model = Model.objects.usable().order_by("-default", "created").first()
         context = {
-            "servers": tools.tickable(offers, chosen),
+            "servers": tools.tool_choices(offers, chosen),
             "chosen": chosen,
-            "too_many": tools.too_many(offers, chosen, model),
+            "too_many": tools.excess_warning(offers, chosen, model),
         }
         return TemplateResponse(request, "admin/personas/persona/servers.html", context)
 
 
 def reminders_for(request: HttpRequest) -> QuerySet[Reminder]:
     """Return all reminders, except those that only other users' private personas have."""
-    hidden = ~Q(personas=None) & ~Q(personas__in=Persona.objects.visible_to(acting(request)))
+    hidden = ~Q(personas=None) & ~Q(personas__in=Persona.objects.visible_to(acting_user(request)))
     return Reminder.objects.exclude(hidden, scope=Reminder.Scope.PERSONA)
 
 
@@ -219,10 +228,10 @@ class ReminderAdmin(RowAdmin):
         return reminders_for(request).annotate(number_of_personas=Count("personas"))
 
     def save_model(self, request: HttpRequest, obj: Any, form: Any, change: Any) -> None:
-        services.save_reminder(user=person(request), reminder=obj)
+        services.save_reminder(user=acting_person(request), reminder=obj)
 
     def delete_model(self, request: HttpRequest, obj: Any) -> None:
-        services.delete_reminder(user=person(request), reminder=obj)
+        services.delete_reminder(user=acting_person(request), reminder=obj)
 
     @display(description="Used by")
     def used_by(self, reminder: Reminder) -> str:
@@ -267,10 +276,10 @@ class BudgetProfileAdmin(RowAdmin):
     )
 
     def save_model(self, request: HttpRequest, obj: Any, form: Any, change: Any) -> None:
-        services.save_profile(user=person(request), profile=obj)
+        services.save_profile(user=acting_person(request), profile=obj)
 
     def delete_model(self, request: HttpRequest, obj: Any) -> None:
-        services.delete_profile(user=person(request), profile=obj)
+        services.delete_profile(user=acting_person(request), profile=obj)
 
     @display(description="Default", ordering="default", label={"default": "success"})
     def is_default(self, profile: BudgetProfile) -> str | None:
@@ -284,15 +293,15 @@ class BudgetProfileAdmin(RowAdmin):
     def for_the_answer(self, profile: BudgetProfile) -> str:
         return f"{profile.reserved_output:,}"
 
-    @confirmed(
+    @confirmation_button(
         "Make default",
         icon="check_circle",
         ask="Make this the default profile?",
-        explain="It holds for every conversation whose persona names no other.",
+        explain="It applies to every conversation whose persona has no other profile.",
     )
     def make_default(self, request: HttpRequest, form: Confirmation, object_id: str) -> HttpResponse:
         profile = self.row(request, object_id)
-        services.set_default_profile(user=person(request), profile=profile)
+        services.set_default_profile(user=acting_person(request), profile=profile)
         return self.back(request, profile, Sentence("{profile} is now the default profile.", profile=profile))
 
 
@@ -335,7 +344,7 @@ class PromptAdmin(RowAdmin):
         return self.has_add_permission(request)
 
     def has_activate_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        return acting(request).has_perm(f"personas.change_{self.opts.model_name}")
+        return acting_user(request).has_perm(f"personas.change_{self.opts.model_name}")
 
     def get_fields(self, request: HttpRequest, obj: Any = None) -> Any:
         if obj is None:
@@ -361,7 +370,7 @@ class PromptAdmin(RowAdmin):
     def save_model(self, request: HttpRequest, obj: Any, form: Any, change: Any) -> None:
         fields = form.cleaned_data
         stored = services.save_prompt(
-            user=person(request),
+            user=acting_person(request),
             kind=self.model,
             text=fields["text"],
             note=fields["note"],
@@ -400,18 +409,18 @@ class PromptAdmin(RowAdmin):
         old, new = sorted((prompt.version, active.version if active else 0))
         return HttpResponseRedirect(self.url("compare", prompt, {"old": old, "new": new}))
 
-    @confirmed(
+    @confirmation_button(
         "Make active",
         icon="history",
         ask="Make this version active?",
-        explain="The next answers are written under it. An earlier version comes back this way; no version is lost.",
+        explain="The next answers use it. You can activate an earlier version in the same way. No version is lost.",
         permission="activate",
     )
     def activate(self, request: HttpRequest, form: Confirmation, object_id: str) -> HttpResponse:
         prompt = self.row(request, object_id)
-        services.activate_prompt(user=person(request), prompt=prompt)
+        services.activate_prompt(user=acting_person(request), prompt=prompt)
         self.message_user(request, Sentence("{prompt} is active.", prompt=prompt), messages.SUCCESS)
-        return go(self.home(prompt))
+        return htmx_redirect(self.home(prompt))
 
     def get_custom_urls(self) -> Any:
         name = f"personas_{self.opts.model_name}"
@@ -442,7 +451,7 @@ class PromptAdmin(RowAdmin):
             "text_name": getattr(old, "name", ""),
             "old": old,
             "new": new,
-            "rows": compare(old.text, new.text),
+            "rows": compare_texts(old.text, new.text),
         }
         return TemplateResponse(request, "admin/personas/prompt/compare.html", context)
 
@@ -474,7 +483,7 @@ class DiffRow:
         return "changed" if any(span.changed for span in (*self.old, *self.new)) else "same"
 
 
-def compare(old: str, new: str) -> list[DiffRow]:
+def compare_texts(old: str, new: str) -> list[DiffRow]:
     """Return the differences of two texts by lines, and by words inside a changed line."""
     return [row for block in _blocks(old.splitlines(), new.splitlines()) for row in _rows(*block)]
 

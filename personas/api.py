@@ -19,8 +19,8 @@ from accounts.access.api_views import ScopedView
 from accounts.access.offered_models import set_favourite, with_favourites
 from accounts.access.rights import models_of
 from accounts.models import EDITING, ApiToken, Role
-from core.api.entity_tags import ETAG, IF_MATCH, expected, tagged
-from core.api.fields import Strict, VisibleField
+from core.api.entity_tags import ETAG, IF_MATCH, expected_tags, set_entity_tag
+from core.api.fields import StrictSerializer, VisibleField
 from core.api.pagination import ByName, ByUpdate, OldestFirst, pages
 from core.errors import ProductError
 from core.permissions import require_right
@@ -32,7 +32,7 @@ from llm.serializers import ModelSerializer
 from personas import services, tools
 from personas.models import BudgetProfile, Persona, PersonaShare, Reminder, SystemPrompt
 from personas.sharing.api import SharedPersonas
-from personas.sharing.roles import may_change, require_editor, require_owner, role_of
+from personas.sharing.roles import is_editor, require_editor, require_owner, role_of
 
 METHODS = ("get", "post", "patch", "delete", "head", "options")
 
@@ -49,7 +49,7 @@ class UsableModelField(serializers.PrimaryKeyRelatedField[Model]):
 MOST_NAMED_TOOLS = 1_000  # a request may repeat names; the most that a persona has is `personas.tools.MAX_TOOLS`
 
 
-class PersonaSerializer(Strict, serializers.ModelSerializer[Persona]):
+class PersonaSerializer(StrictSerializer, serializers.ModelSerializer[Persona]):
     instructions = serializers.CharField(allow_blank=True, max_length=Persona.MAX_INSTRUCTIONS, trim_whitespace=False)
     model = UsableModelField(required=False, allow_null=True, help_text="Null: the workspace's default.")
     tools = serializers.ListField(
@@ -93,7 +93,7 @@ class PersonaSerializer(Strict, serializers.ModelSerializer[Persona]):
         return role_of(self.context["request"].user, persona) or Role.READER
 
     def get_editable(self, persona: Persona) -> bool:
-        return may_change(self.context["request"].user, persona)
+        return is_editor(self.context["request"].user, persona)
 
     def validate_tools(self, names: list[str]) -> list[str]:
         try:
@@ -111,7 +111,7 @@ class ReminderFields(TypedDict, total=False):
     persona: Persona
 
 
-class ReminderSerializer(Strict, serializers.ModelSerializer[Reminder]):
+class ReminderSerializer(StrictSerializer, serializers.ModelSerializer[Reminder]):
     text = serializers.CharField(max_length=Reminder.MAX_TEXT)
     scope = serializers.ChoiceField(
         choices=Reminder.Scope.choices,
@@ -124,7 +124,9 @@ class ReminderSerializer(Strict, serializers.ModelSerializer[Reminder]):
         write_only=True,
         help_text=("The persona that it belongs to. This cannot change: delete it and create another one."),
     )
-    personas = serializers.SerializerMethodField(help_text="The personas that use it, as far as you see them.")
+    personas = serializers.SerializerMethodField(
+        help_text="The personas that use it, without those that you cannot see."
+    )
 
     class Meta:
         model = Reminder
@@ -147,12 +149,12 @@ class ReminderSerializer(Strict, serializers.ModelSerializer[Reminder]):
         persona = attrs.get("persona")
         attrs.setdefault("scope", Reminder.Scope.PERSONA if persona else Reminder.Scope.EVERYWHERE)
         if (attrs["scope"] == Reminder.Scope.PERSONA) != (persona is not None):
-            sentence = gettext("Name the persona with scope “persona”, and none with scope “everywhere”.")
+            sentence = gettext("Name a persona with the scope “persona”, and no persona with the scope “everywhere”.")
             raise serializers.ValidationError({"persona": [sentence]})
         return attrs
 
 
-class BudgetProfileSerializer(Strict, serializers.ModelSerializer[BudgetProfile]):
+class BudgetProfileSerializer(StrictSerializer, serializers.ModelSerializer[BudgetProfile]):
     """A budget profile. Numbers are tokens, or shares from 0 to 1 as strings with three decimals."""
 
     # Declared here, since the generated field refuses `true` while another profile is the default.
@@ -174,7 +176,7 @@ class BudgetProfileSerializer(Strict, serializers.ModelSerializer[BudgetProfile]
         return attrs
 
 
-class SystemPromptSerializer(Strict, serializers.ModelSerializer[SystemPrompt]):
+class SystemPromptSerializer(StrictSerializer, serializers.ModelSerializer[SystemPrompt]):
     text = serializers.CharField(max_length=Persona.MAX_INSTRUCTIONS, trim_whitespace=False)
     activate = serializers.BooleanField(default=True, write_only=True)
     tokens = serializers.IntegerField(
@@ -188,7 +190,7 @@ class SystemPromptSerializer(Strict, serializers.ModelSerializer[SystemPrompt]):
 
 
 class AdminView(ScopedView):
-    """A view for administrators. With `reading`, the scope `chat` is enough to read."""
+    """A view for administrators. With `reading`, a token of the scope `chat` may read."""
 
     reading = False
     administers: type[models.Model]
@@ -256,18 +258,18 @@ class PersonaViewSet(SharedPersonas, mixins.RetrieveModelMixin, mixins.ListModel
             persona=persona,
             fields=body.fields,
             reminder=body.reminder,
-            based_on=expected(request),
+            based_on=expected_tags(request),
         )
         return self._respond(changed)
 
     @extend_schema(parameters=[IF_MATCH])
     def destroy(self, request: Request, pk: str) -> Response:
         """Delete the persona. Its conversations and projects continue without it."""
-        services.delete_persona(user=self.person, persona=self.get_object(), based_on=expected(request))
+        services.delete_persona(user=self.person, persona=self.get_object(), based_on=expected_tags(request))
         return Response(status=status.HTTP_204_NO_CONTENT)
 
     def _respond(self, persona: Persona, code: int = 200) -> Response:
-        return tagged(Response(self.get_serializer(persona).data, status=code), persona.tag)
+        return set_entity_tag(Response(self.get_serializer(persona).data, status=code), persona.tag)
 
 
 class PersonaBody(NamedTuple):
@@ -378,7 +380,7 @@ class SystemPromptViewSet(
             text=body["text"],
             note=body.get("note", ""),
             activate=body["activate"],
-            based_on=expected(request),
+            based_on=expected_tags(request),
         )
         return self._respond(prompt, 201)
 
@@ -393,12 +395,12 @@ class SystemPromptViewSet(
     def activate(self, request: Request, pk: str) -> Response:
         """Activate a version, which may be an earlier one."""
         prompt = self.get_object()
-        services.activate_prompt(user=self.person, prompt=prompt, based_on=expected(request))
+        services.activate_prompt(user=self.person, prompt=prompt, based_on=expected_tags(request))
         return self._respond(prompt)
 
     def _respond(self, prompt: SystemPrompt, code: int = 200) -> Response:
         response = Response(self.get_serializer(prompt).data, status=code)
-        return tagged(response, prompt.tag) if prompt.active else response
+        return set_entity_tag(response, prompt.tag) if prompt.active else response
 
 
 class ModelViewSet(ScopedView, viewsets.ReadOnlyModelViewSet[Model]):

@@ -27,7 +27,7 @@ from personas.handing_over import require_hand_over
 from personas.models import BudgetProfile, Persona, PromptVersion, Reminder, SystemPrompt
 from personas.services import PersonaFields, default_profile, model_for
 from personas.sharing.names import require_free_name
-from personas.sharing.roles import may_own
+from personas.sharing.roles import is_owner
 from personas.texts import TEXTS, check_text
 from personas.variables import VARIABLES_HELP, check_variables
 
@@ -98,12 +98,12 @@ class PromptForm(forms.ModelForm[PromptVersion]):
             self.data = data
             author = (active.author if active is not None else None) or _("the product")
             sentence = Sentence(
-                "The built-in text became active while you were writing, and your text does not have its changes. "
+                "The built-in text became active while you were writing. Your text does not have its changes. "
                 "Compare the versions, take over what you need, and save again."
             )
             if active is not None:
                 sentence = Sentence(
-                    "{active} by {who} became active while you were writing, and your text does not have its "
+                    "{active} by {who} became active while you were writing. Your text does not have its "
                     "changes. Compare the versions, take over what you need, and save again.",
                     active=str(active),
                     who=str(author),
@@ -125,7 +125,7 @@ class TextForm(PromptForm):
         text.required = not definition.may_be_empty
         text.help_text = _("At most %(number)s characters.") % {"number": grouped(definition.most)}
         if definition.may_be_empty:
-            text.help_text += " " + _("Empty: nothing is sent in its place.")
+            text.help_text += " " + _("Empty: no text is sent.")
 
     def clean_text(self) -> str:
         try:
@@ -191,26 +191,26 @@ class ToolBoxes(forms.CheckboxSelectMultiple):
 
     def render(self, name: str, value: Any, attrs: Any = None, renderer: Any = None) -> SafeString:
         chosen = [str(each) for each in value or ()]
-        unnamed = [(each, "") for each in chosen if tools.OWN.get(each) == ""]
+        unnamed = [(each, "") for each in chosen if tools.OWN_TOOLS.get(each) == ""]
         servers = tools.server_names()
         context = {
             "chosen": chosen,
             "own_title": _("The product's"),
-            "own": [*((each, words) for each, words in tools.OWN.items() if words), *unnamed],
-            "servers": tools.tickable(map(tools.ToolOffer, servers), chosen),
+            "own": [*((each, words) for each, words in tools.OWN_TOOLS.items() if words), *unnamed],
+            "servers": tools.tool_choices(map(tools.ToolOffer, servers), chosen),
             "asking": bool(servers),
         }
         return render_to_string("admin/personas/persona/tools.html", context)
 
 
 class PersonaForm(PersonaRules):
-    """The form of the admin. `acting`: the administrator. The admin sets it on the form class of each request."""
+    """The form of the admin. `acting_user`: the administrator. The admin sets it on the form class of each request."""
 
-    acting: ClassVar[AbstractUser]
+    acting_user: ClassVar[AbstractUser]
 
     instructions = prompt_text(Persona.MAX_INSTRUCTIONS, required=False, help_text=VARIABLES_HELP)
     tools = ToolNames(required=False, widget=ToolBoxes)
-    starter_messages = LinesField(help_text=f"Shown for a start, one a line, at most {Persona.MAX_STARTERS}.")
+    starter_messages = LinesField(help_text=f"Suggested first messages, one per line, at most {Persona.MAX_STARTERS}.")
 
     class Meta:
         model = Persona
@@ -231,7 +231,7 @@ class PersonaForm(PersonaRules):
         owner: User | None = self.cleaned_data["owner"]
         if owner is not None and owner.pk != self.instance.owner_id and not self.instance._state.adding:
             try:
-                require_hand_over(self.acting, self.instance, owner)
+                require_hand_over(self.acting_user, self.instance, owner)
             except ProductError as error:
                 raise forms.ValidationError(str(error.sentence), code=error.code) from error
         return owner
@@ -252,7 +252,7 @@ class ModelField(forms.ModelChoiceField[Model]):
 
     def label_from_instance(self, obj: Model) -> str:
         if not (obj.enabled and obj.provider.enabled):
-            return _("%(name)s (switched off; the default answers)") % {"name": obj.label}
+            return _("%(name)s (switched off; the default model answers)") % {"name": obj.label}
         return obj.label
 
 
@@ -277,7 +277,7 @@ class PersonaPageForm(PersonaRules):
         stored = not instance._state.adding
         initial = {"reminder": instance.own_reminder, "tag": instance.tag} if stored else {}
         super().__init__(data, instance=instance, initial=initial, auto_id="%s")
-        if stored and not may_own(user, instance):
+        if stored and not is_owner(user, instance):
             del self.fields["visibility"]
         offered = offered_models(user).order_by().values("pk")
         models = Model.objects.filter(Q(pk__in=offered) | Q(pk=self.instance.model_id)).order_by("order", "name")

@@ -12,7 +12,7 @@ from core.locks import lock
 from core.permissions import require_right
 from core.sentences import Sentence
 from personas.models import Persona
-from personas.sharing.names import NAMES, free_name
+from personas.sharing.names import NAMES_LOCK, make_unique_name
 
 
 def require_hand_over(user: AbstractUser, persona: Persona, to: User) -> None:
@@ -36,12 +36,12 @@ def hand_over_personas(*, person: User, to: User) -> int:
 
     A persona whose name the new owner already sees gets a number in its name. Raises `legal_hold` (409).
     """
-    lock(NAMES)
+    lock(NAMES_LOCK)
     rows = list(Persona.objects.select_for_update().filter(owner=person).order_by("pk"))
     require_movable(*rows)
     for persona in rows:
         name = persona.name
         if Persona.objects.visible_to(to).exclude(pk=persona.pk).filter(name__iexact=name).exists():
-            name = free_name(name, to)
+            name = make_unique_name(name, to)
         Persona.objects.filter(pk=persona.pk).update(owner=to, name=name, updated=timezone.now())
     return len(rows)

@@ -14,8 +14,8 @@ from django.utils import timezone
 
 from accounts.access.holds import require_free, require_rewritable
 from accounts.access.rights import models_of, require
-from accounts.models import May, User
-from core.audit.services import changed, record, record_saved, stored
+from accounts.models import Right, User
+from core.audit.services import field_changes, load_stored, record, record_saved
 from core.errors import ProductError
 from core.locks import lock
 from core.permissions import has_right, require_right, require_store
@@ -27,7 +27,7 @@ from llm import tokens
 from llm.models import Model
 from personas.handing_over import require_hand_over
 from personas.models import BudgetProfile, Persona, PromptText, PromptVersion, Reminder, SystemPrompt
-from personas.sharing.names import NAMES, free_name, require_free_name
+from personas.sharing.names import NAMES_LOCK, make_unique_name, require_free_name
 from personas.sharing.roles import require_editor, require_owner
 from personas.texts import BUILT_IN, TEXTS, Texts, TextVersion, check_text
 from personas.variables import check_variables
@@ -36,10 +36,11 @@ from workspace.models.version import VersionedCache
 
 Version = TypeVar("Version", bound=PromptVersion)
 
-ONE_AT_A_TIME = "active prompts and default profile"  # name of the lock that keeps two changes from activating two rows
+# Name of the lock that keeps two changes from activating two rows.
+ACTIVATION_LOCK = "active prompts and default profile"
 NO_VERSION = "0"  # the entity tag of a prompt without an active version
 # Fields that are not copied when a persona is duplicated.
-NOT_COPIED = {"id", "owner", "name", "visibility", "version", "tokens", "created", "updated"}
+UNCOPIED_FIELDS = {"id", "owner", "name", "visibility", "version", "tokens", "created", "updated"}
 
 
 class PersonaFields(TypedDict, total=False):
@@ -67,13 +68,13 @@ def token_counts(text: str) -> dict[str, int]:
     return {tokens.CATCH_ALL: tokens.count(text)}
 
 
-def changed_meanwhile(what: Sentence) -> ProductError:
+def changed_meanwhile_error(what: Sentence) -> ProductError:
     """Return the error for a change that is based on an old state of `what`."""
     return ProductError(
         "changed_meanwhile",
         Sentence(
-            "Somebody changed {what} after you read it, and what you send does not have that change. Read it again, "
-            "put both together, and save once more.",
+            "Somebody else changed {what} after you read it, and your version lacks that change. Read it again, "
+            "put both together, and save again.",
             what=what,
         ),
         status=412,
@@ -92,13 +93,13 @@ def save_prompt(
 ) -> Version:
     """Store the text as the next version of its kind, and activate it unless `activate` is false.
 
-    `based_on`: entity tags; the active version must have one of them. Raises `changed_meanwhile` (412), `empty_prompt`
-    and `variable_unknown`.
+    `based_on`: entity tags; the active version must have one of them. Raises `changed_meanwhile_error` (412),
+    `empty_prompt` and `variable_unknown`.
     """
     require_right(user, "add", kind)
     if not text.strip():
         name = str(kind._meta.verbose_name)
-        sentence = Sentence("The {name} is empty. Write one, or go back to an earlier version.", name=name)
+        sentence = Sentence("The {name} is empty. Write a text, or activate an earlier version.", name=name)
         raise ProductError("empty_prompt", sentence)
     if kind is SystemPrompt:
         check_variables(text)
@@ -117,7 +118,7 @@ def save_text(
 ) -> PromptText:
     """Store the next version of a text of `personas.texts.TEXTS`, as `save_prompt` does.
 
-    Raises `changed_meanwhile` (412) and the errors of `check_text`.
+    Raises `changed_meanwhile_error` (412) and the errors of `check_text`.
     """
     require_right(user, "add", PromptText)
     row = PromptText(name=name, text=check_text(name, text), note=note)
@@ -125,7 +126,7 @@ def save_text(
 
 
 def _next_version(user: User | None, prompt: Version, *, activate: bool, based_on: Collection[str] | None) -> Version:
-    lock(ONE_AT_A_TIME)
+    lock(ACTIVATION_LOCK)
     _require_active(prompt, based_on)
     prompt.version = 1 + (prompt.history().aggregate(newest=Max("version"))["newest"] or 0)
     prompt.author = user
@@ -143,7 +144,7 @@ def activate_prompt(
 ) -> None:
     """Activate a version, which may be an earlier one. `based_on` as in `save_prompt`."""
     require_right(user, "change", prompt)
-    lock(ONE_AT_A_TIME)
+    lock(ACTIVATION_LOCK)
     _require_active(prompt, based_on)
     rows = prompt.history()
     rows.filter(active=True).exclude(pk=prompt.pk).update(active=False)
@@ -162,7 +163,7 @@ def _record_prompt(user: User | None, verb: str, prompt: PromptVersion) -> None:
 def use_built_in_text(*, user: User, name: str, based_on: Collection[str] | None = None) -> None:
     """Deactivate all versions of a text, so that the built-in text is sent. `based_on` as in `save_prompt`."""
     require_right(user, "change", PromptText)
-    lock(ONE_AT_A_TIME)
+    lock(ACTIVATION_LOCK)
     text = PromptText(name=name)
     _require_active(text, based_on)
     before = text.history().filter(active=True).first()
@@ -175,14 +176,14 @@ def use_built_in_text(*, user: User, name: str, based_on: Collection[str] | None
 def _require_active(prompt: PromptVersion, based_on: Collection[str] | None) -> None:
     active = prompt.history().filter(active=True).first()
     if based_on is not None and (active.tag if active else NO_VERSION) not in based_on:
-        raise changed_meanwhile(Sentence("the {verbose_name}", verbose_name=str(prompt._meta.verbose_name)))
+        raise changed_meanwhile_error(Sentence("the {verbose_name}", verbose_name=str(prompt._meta.verbose_name)))
 
 
 @transaction.atomic
 def save_profile(*, user: User, profile: BudgetProfile, default: bool = False) -> None:
     """Store a profile that the caller has validated; `default` makes it the default."""
     require_store(user, profile)
-    before = stored(profile)
+    before = load_stored(profile)
     profile.save()
     record_saved(user=user, kind="budget_profile", row=profile, before=before, name=profile.name)
     if default:
@@ -192,7 +193,7 @@ def save_profile(*, user: User, profile: BudgetProfile, default: bool = False) -
 @transaction.atomic
 def set_default_profile(*, user: User | None = None, profile: BudgetProfile) -> None:
     require_right(user, "change", profile)
-    lock(ONE_AT_A_TIME)
+    lock(ACTIVATION_LOCK)
     BudgetProfile.objects.filter(default=True).exclude(pk=profile.pk).update(default=False)
     BudgetProfile.objects.filter(pk=profile.pk).update(default=True)
     profile.default = True
@@ -203,10 +204,12 @@ def set_default_profile(*, user: User | None = None, profile: BudgetProfile) -> 
 def delete_profile(*, user: User, profile: BudgetProfile) -> None:
     """Delete a profile. Its personas then use the default profile, which cannot be deleted: `default_profile` (409)."""
     require_right(user, "delete", profile)
-    lock(ONE_AT_A_TIME)
+    lock(ACTIVATION_LOCK)
     if BudgetProfile.objects.filter(pk=profile.pk, default=True).exists():
         raise ProductError(
-            "default_profile", "This is the default profile. Make another one the default, then delete it.", status=409
+            "default_profile",
+            "This is the default profile. Make another profile the default first, then delete this one.",
+            status=409,
         )
     record(user=user, action="budget_profile.deleted", row=profile, name=profile.name)
     profile.delete()
@@ -241,7 +244,7 @@ def texts_of(rows: Iterable[PromptText]) -> Texts:
     return Texts({row.name: TextVersion(row.version, row.text) for row in rows if row.name in TEXTS})
 
 
-def texts_then(versions: Mapping[str, str]) -> Texts:
+def texts_of_report(versions: Mapping[str, str]) -> Texts:
     """Return the texts of a past prompt, from the versions in its report. Texts without a version were built-in."""
     lookups = [Q(name=name, version=number) for name, number in versions.items() if name in TEXTS]
     return texts_of(PromptText.objects.filter(reduce(or_, lookups))) if lookups else BUILT_IN
@@ -271,7 +274,7 @@ def create_persona(*, user: User, fields: PersonaFields, reminder: str = "", own
     if persona.owner != user:
         require_right(user, "add", persona)
     require_publishing(user, persona)
-    lock(NAMES)
+    lock(NAMES_LOCK)
     require_free_name(persona)
     persona.instructions = unix_lines(persona.instructions)
     check_variables(persona.instructions)
@@ -288,12 +291,12 @@ def require_publishing(user: User, persona: Persona) -> None:
     Administrators with the right to change personas need no group that may publish.
     """
     if persona.visibility != Persona.Visibility.PRIVATE and not has_right(user, "change", persona):
-        require(user, May.PUBLISH_PERSONAS)
+        require(user, Right.PUBLISH_PERSONAS)
 
 
 def _record_persona(user: User, before: Persona, after: Persona) -> None:
     """Record the change in the audit log. A change of visibility decides the action's name, since it affects others."""
-    changes = changed(before, after)
+    changes = field_changes(before, after)
     if "visibility" in changes:
         verb = "published" if after.visibility == Persona.Visibility.WORKSPACE else "withdrawn"
     else:
@@ -312,7 +315,7 @@ def update_persona(
 ) -> Persona:
     """Change a persona and return it as stored. A new version is made only if a field changes.
 
-    `based_on`: entity tags; the stored persona must have one of them, else `changed_meanwhile` (412). Raises
+    `based_on`: entity tags; the stored persona must have one of them, else `changed_meanwhile_error` (412). Raises
     `name_taken`, `legal_hold` (409) if a text would be lost, and for a new owner the errors of `require_hand_over`.
     """
     locked = _lock_persona(user, persona, based_on)
@@ -354,9 +357,9 @@ def record_opened(*, user: User, persona: Persona) -> None:
 
 def duplicate_persona(*, user: User, persona: Persona) -> Persona:
     """Create a private copy of a persona that the user can see, with its reminders. Its `version` starts at 1."""
-    names = [field.name for field in Persona._meta.concrete_fields if field.name not in NOT_COPIED]
+    names = [field.name for field in Persona._meta.concrete_fields if field.name not in UNCOPIED_FIELDS]
     fields = cast("PersonaFields", {name: getattr(persona, name) for name in names})
-    fields["name"] = free_name(f"Copy of {persona.name}", user)
+    fields["name"] = make_unique_name(f"Copy of {persona.name}", user)
     return create_persona(user=user, fields=fields, reminder=persona.own_reminder)
 
 
@@ -375,7 +378,7 @@ def save_reminder(*, user: User, reminder: Reminder, persona: Persona | None = N
     require_reminder(user=user, reminder=reminder, persona=persona)
     reminder.text = unix_lines(reminder.text)
     with transaction.atomic():
-        before = stored(reminder)
+        before = load_stored(reminder)
         if before is not None:
             require_rewritable(reminder, before.text, reminder.text)
         reminder.save()
@@ -430,11 +433,11 @@ def delete_reminders_of(person: User) -> None:
 
 
 def _lock_persona(user: User, persona: Persona, based_on: Collection[str] | None) -> Persona:
-    """Return the stored row, locked until the end of the transaction. Raises `changed_meanwhile` (412)."""
+    """Return the stored row, locked until the end of the transaction. Raises `changed_meanwhile_error` (412)."""
     locked = get_or_404(Persona.objects.select_for_update(), persona.pk, "persona")
     require_editor(user=user, persona=locked)
     if based_on is not None and locked.tag not in based_on:
-        raise changed_meanwhile(Sentence("this persona"))
+        raise changed_meanwhile_error(Sentence("this persona"))
     return locked
 
 
@@ -454,7 +457,7 @@ def _set_own_reminder(persona: Persona, text: str) -> None:
 def model_for(persona: Persona | None, user: User | None) -> Model:
     """Return the persona's model if the user may use it, else the default model, else the oldest one.
 
-    None as `user` stands for the workspace, which may use all models. Raises the error of `no_model`.
+    None as `user` stands for the workspace, which may use all models. Raises the error of `no_model_error`.
     """
     usable = models_of(user) if user is not None else Model.objects.usable()
     if persona is not None and persona.model_id is not None:
@@ -463,7 +466,7 @@ def model_for(persona: Persona | None, user: User | None) -> Model:
             return chosen
     model = usable.order_by("-default", "created").first()
     if model is None:
-        raise no_model()
+        raise no_model_error()
     return model
 
 
@@ -486,25 +489,25 @@ def measure_text(text: str, model: Model | None = None, *, user: User | None = N
     return TextSize(size, exact=bool(counted_model.tokenizer), model=counted_model)
 
 
-def one_of(usable: Sequence[Model], persona: Persona | None) -> Model:
+def select_model(usable: Sequence[Model], persona: Persona | None) -> Model:
     """Return the persona's model if it is in `usable`, else the first. `usable` must have the default model first.
 
-    Raises the error of `no_model`.
+    Raises the error of `no_model_error`.
     """
     chosen = (model for model in usable if persona is not None and model.pk == persona.model_id)
     model = next(chosen, None) or next(iter(usable), None)
     if model is None:
-        raise no_model()
+        raise no_model_error()
     return model
 
 
-def no_model() -> ProductError:
-    """Return `no_model` (503) if no model is set up, else `right_missing` (403)."""
+def no_model_error() -> ProductError:
+    """Return `no_model_error` (503) if no model is set up, else `right_missing` (403)."""
     if Model.objects.usable().exists():
         sentence = Sentence("None of your groups may use a model. Ask an administrator.")
         return ProductError("right_missing", sentence, status=403)
     return ProductError(
-        "no_model", "No model is set up yet. An admin adds a provider and a model in the admin.", status=503
+        "no_model", "No model is set up yet. An administrator must add a provider and a model in the admin.", status=503
     )
 
 

@@ -1,6 +1,6 @@
 """The tools that a persona may have: the product's own tools and tools of servers. For forms, pages and checks.
 
-To add a tool of the product to the choice: 1. name it in `OWN`, 2. register it in `chat.tools.toolbox`.
+To add a tool of the product to the choice: 1. name it in `OWN_TOOLS`, 2. register it in `chat.tools.toolbox`.
 """
 
 import asyncio
@@ -22,7 +22,7 @@ WEB = ("web_search", "open_url")
 TASKS = "tasks"  # one name for all tools that read and change tasks
 # The product's own tools, with a description for the person who chooses. Tools without a description are always
 # available if the conversation has something to search, so choosing them changes nothing.
-OWN = {
+OWN_TOOLS = {
     "web_search": gettext_lazy("Searches the web and cites what it finds."),
     "open_url": gettext_lazy("Reads a page whose address a person or a search has given."),
     "search_files": "",
@@ -68,7 +68,7 @@ def own_tools(*, search_asks: bool) -> list[tuple[str, str]]:
 
     `search_asks`: web searches wait for the permission of the user who sees this list.
     """
-    words = {name: str(text) for name, text in OWN.items()}
+    words = {name: str(text) for name, text in OWN_TOOLS.items()}
     if search_asks:
         words["web_search"] += f" {ASKS_BEFORE_SEARCH}"
     return list(words.items())
@@ -108,7 +108,7 @@ def _offer_of(server: str, listing: Listing) -> ToolOffer:
     return ToolOffer(server, tools, problems=listing.problems)
 
 
-def listed_last(only: Collection[str] | None = None) -> list[ToolOffer]:
+def cached_offers(only: Collection[str] | None = None) -> list[ToolOffer]:
     """Return the last list of each enabled tool server, without a request. With `only`, of servers with these names.
 
     The offer of a server that was never queried is empty.
@@ -117,7 +117,7 @@ def listed_last(only: Collection[str] | None = None) -> list[ToolOffer]:
     return [_offer_of(name, listing) if listing is not None else ToolOffer(name) for name, listing in listings]
 
 
-def too_many(offers: Iterable[ToolOffer], chosen: Collection[str], model: Model | None) -> str:
+def excess_warning(offers: Iterable[ToolOffer], chosen: Collection[str], model: Model | None) -> str:
     """Return a warning if a persona has more server tools than its model's provider accepts, else an empty text."""
     names: set[str] = set()
     for offer in offers:
@@ -127,9 +127,9 @@ def too_many(offers: Iterable[ToolOffer], chosen: Collection[str], model: Model 
     if limit is None or len(names) <= limit:
         return ""
     return _(
-        "These are %(count)s tools of servers, and the provider of %(model)s takes at most %(limit)s in one request, "
-        "the product's own among them. The others are not sent; each answer names them. Choose the tools that are "
-        "needed instead of whole servers."
+        "These are %(count)s tools of servers, but the provider of %(model)s accepts at most %(limit)s in a request, "
+        "including the product's own tools. The others are not sent, and each answer names them. Choose single tools "
+        "instead of whole servers."
     ) % {"count": grouped(len(names)), "model": model.label if model else "", "limit": grouped(limit)}
 
 
@@ -142,12 +142,12 @@ def check_tools(names: Iterable[object], already: Collection[str] = ()) -> list[
     if len(unique) > MAX_TOOLS:
         raise BadTools(
             Sentence(
-                "A persona has at most {max_tools} tools; name a server's whole set as server{separator}*.",
+                "A persona can have at most {max_tools} tools. Name all tools of a server as server{separator}*.",
                 max_tools=MAX_TOOLS,
                 separator=SEPARATOR,
             )
         )
-    added = [name for name in unique if name not in (*OWN, *already)]
+    added = [name for name in unique if name not in (*OWN_TOOLS, *already)]
     if not added:
         return unique
     servers = server_names()
@@ -164,7 +164,7 @@ def check_tools(names: Iterable[object], already: Collection[str] = ()) -> list[
                     every=offer.every,
                 )
             )
-    possible = [*OWN, *(f"{name}{SEPARATOR}{EVERY_TOOL}" for name in servers)]
+    possible = [*OWN_TOOLS, *(f"{name}{SEPARATOR}{EVERY_TOOL}" for name in servers)]
     possible += [name for offer in server_offers for name, _ in offer.tools]
     unknown = [name for name in added if name not in possible]
     problems = {problem.name: problem.reason for offer in server_offers for problem in offer.problems}
@@ -187,13 +187,13 @@ def check_tools(names: Iterable[object], already: Collection[str] = ()) -> list[
     return unique
 
 
-def tickable(server_offers: Iterable[ToolOffer], chosen: Iterable[str]) -> list[ToolOffer]:
+def tool_choices(server_offers: Iterable[ToolOffer], chosen: Iterable[str]) -> list[ToolOffer]:
     """Return the checkboxes by server: all tools of the server, each tool, and chosen tools that it now lacks.
 
     Chosen tools of unavailable servers get an offer with a failure.
     """
-    server_tools = [name for name in chosen if name not in OWN]
-    servers = [_tickable(offer, server_tools) for offer in server_offers]
+    server_tools = [name for name in chosen if name not in OWN_TOOLS]
+    servers = [_tool_choice(offer, server_tools) for offer in server_offers]
     shown = {name for server in servers for name, _words in server.tools}
     missing: dict[str, list[tuple[str, str]]] = {}
     for name in server_tools:
@@ -203,8 +203,8 @@ def tickable(server_offers: Iterable[ToolOffer], chosen: Iterable[str]) -> list[
     return servers + [ToolOffer(server, names, Sentence.verbatim(reason)) for server, names in missing.items()]
 
 
-def _tickable(offer: ToolOffer, chosen: Iterable[str]) -> ToolOffer:
-    all_tools = (offer.every, _("All tools of this server, also those it gets later."))
+def _tool_choice(offer: ToolOffer, chosen: Iterable[str]) -> ToolOffer:
+    all_tools = (offer.every, _("All tools of this server, including tools that it gets later."))
     absent = _("Not offered at the moment.") if offer.tools or offer.failure else ""
     offered = {offer.every, *(name for name, _words in offer.tools)}
     missing = [name for name in chosen if name.startswith(f"{offer.server}{SEPARATOR}") and name not in offered]

@@ -1,11 +1,11 @@
 from django.urls import path
 
-from core.permissions import signed_in
+from core.permissions import require_sign_in
 from personas import views
 from personas.sharing import views as sharing
 
 app_name = "personas"
-urlpatterns = signed_in(
+urlpatterns = require_sign_in(
     [
         path("", views.personas, name="list"),
         path("new/", views.new, name="new"),

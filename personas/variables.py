@@ -2,7 +2,8 @@
 
 To add a variable: 1. name it in `VARIABLES` with its meaning, and in `VARIABLES_HELP`; 2. give its value in
 `chat.prompts.builder`.
-A backslash before the braces keeps them: `\\{{name}}` is sent as `{{name}}`.
+
+A variable after a backslash is not replaced: `\\{{name}}` is sent as `{{name}}`.
 """
 
 import re
@@ -16,7 +17,7 @@ from core.sentences import Sentence, gettext_noop
 
 VARIABLES: Mapping[str, str | Promise] = {
     "date": _("the day of the newest message, such as 2026-11-21"),
-    "weekday": _("its day of the week in English"),
+    "weekday": _("the day of the week of the newest message, in English"),
     "user.name": _("the person's name"),
     "user.language": _("the person's language in English"),
     "persona.name": _("the persona's name"),
@@ -27,8 +28,8 @@ VARIABLES_HELP = gettext_noop(
     "Variables are replaced when a message is sent: {{date}}, {{weekday}}, {{user.name}}, {{user.language}}, "
     "{{persona.name}}, {{project.name}}, {{model.name}}."
 )  # for the forms of the admin
-LONGEST = 60  # characters between the braces
-_VARIABLE = re.compile(rf"(\\?)\{{\{{[ ]{{0,3}}([A-Za-z_][\w.]{{0,{LONGEST}}})[ ]{{0,3}}\}}\}}")
+MAX_NAME = 60  # characters of a variable's name
+_VARIABLE = re.compile(rf"(\\?)\{{\{{[ ]{{0,3}}([A-Za-z_][\w.]{{0,{MAX_NAME}}})[ ]{{0,3}}\}}\}}")
 
 
 def check_variables(text: str) -> None:
@@ -39,8 +40,8 @@ def check_variables(text: str) -> None:
             raise ProductError(
                 "variable_unknown",
                 Sentence(
-                    "There is no variable {{{{{name}}}}}. There are {names}. Write a backslash before the braces to "
-                    "send them as they are.",
+                    "There is no variable {{{{{name}}}}}. The variables are {names}. Write a backslash before the "
+                    "braces to send them unchanged.",
                     name=name,
                     names=names,
                 ),
@@ -48,7 +49,7 @@ def check_variables(text: str) -> None:
 
 
 def fill_variables(text: str, values: Mapping[str, str]) -> str:
-    """Replace each variable that has a value. Other variables stay; variables inside values are not replaced."""
+    """Replace each variable in the text that has a value. Variables without a value, or inside values, stay."""
 
     def value(match: re.Match[str]) -> str:
         if match[1]:

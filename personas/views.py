@@ -9,7 +9,7 @@ from django.views.decorators.http import require_GET, require_http_methods, requ
 
 from accounts.access.rights import models_of, rights_of, search_asks
 from accounts.access.sessions import SignedInRequest as Request
-from accounts.models import May
+from accounts.models import Right
 from core.errors import ProductError
 from core.permissions import has_right
 from core.requests import with_row
@@ -18,7 +18,7 @@ from personas import services, tools
 from personas.forms import CountForm, PersonaPageForm
 from personas.models import Persona, PersonaShare, SystemPrompt
 from personas.sharing import views as sharing
-from personas.sharing.roles import may_change, require_editor, visible_persona
+from personas.sharing.roles import is_editor, require_editor, visible_persona
 from workspace.models.settings import workspace_of
 
 
@@ -49,14 +49,14 @@ def persona(request: Request, row: Persona) -> HttpResponse:
     if request.method == "POST":
         require_editor(user=request.user, persona=row)
         return _save(request, row)
-    if may_change(request.user, row):
+    if is_editor(request.user, row):
         return _form_page(request, PersonaPageForm(instance=row, user=request.user), row)
-    offers = tools.listed_last(rights_of(request.user).tool_servers)
+    offers = tools.cached_offers(rights_of(request.user).tool_servers)
     context = {
         "section": "personas",
         "persona": row,
         "profile": row.budget_profile or services.default_profile(),
-        "too_many": tools.too_many(offers, row.tools, _model_of(request, row.model)),
+        "too_many": tools.excess_warning(offers, row.tools, _model_of(request, row.model)),
         "search_asks": "web_search" in row.tools and search_asks(request.user, workspace_of(request)),
         **sharing.context(request, row),
     }
@@ -113,12 +113,12 @@ def _form_page(
         "own_tools": [
             (name, words)
             for name, words in tools.own_tools(search_asks=search_asks(request.user, workspace_of(request)))
-            if words and (name in chosen or name not in tools.WEB or May.WEB in rights.may)
+            if words and (name in chosen or name not in tools.WEB or Right.WEB in rights.may)
         ],
         "publishing": has_right(request.user, "change", Persona),  # they may publish without a group that grants it
-        "kept": [name for name in chosen if tools.OWN.get(name) == ""],
-        "servers": tools.tickable(map(tools.ToolOffer, tools.server_names(rights.tool_servers)), chosen),
-        "too_many": tools.too_many(tools.listed_last(rights.tool_servers), chosen, _model_of(request, model)),
+        "kept": [name for name in chosen if tools.OWN_TOOLS.get(name) == ""],
+        "servers": tools.tool_choices(map(tools.ToolOffer, tools.server_names(rights.tool_servers)), chosen),
+        "too_many": tools.excess_warning(tools.cached_offers(rights.tool_servers), chosen, _model_of(request, model)),
     }
     if row is not None:
         context |= sharing.context(request, row)
@@ -154,9 +154,9 @@ def server_tools(request: Request) -> HttpResponse:
     offers = tools.offers(rights.tool_servers)
     chosen_model = _chosen_model(request)
     context = {
-        "servers": tools.tickable(offers, chosen),
+        "servers": tools.tool_choices(offers, chosen),
         "chosen": chosen,
-        "too_many": tools.too_many(offers, chosen, _model_of(request, chosen_model)),
+        "too_many": tools.excess_warning(offers, chosen, _model_of(request, chosen_model)),
     }
     return render(request, "personas/_server_tools.html", context)
 

@@ -11,8 +11,8 @@ from unfold.admin import TabularInline
 from unfold.widgets import UnfoldAdminFileFieldWidget
 
 from accounts.models import User
-from core.admin import RecordAdmin, RowAdmin, acting, column, display
-from core.admin_choices import WithChosenRows
+from core.admin import RecordAdmin, RowAdmin, acting_user, column, display
+from core.admin_choices import RowSelectMixin
 from core.errors import ProductError
 from core.permissions import has_right
 from files.services import require_storage
@@ -78,7 +78,7 @@ class ProjectForm(forms.ModelForm[Project]):
             )
 
 
-class ProjectInline(WithChosenRows, TabularInline):  # type: ignore[misc]  # Unfold's own bases differ in the same way
+class ProjectInline(RowSelectMixin, TabularInline):  # type: ignore[misc]  # Unfold's own bases differ in the same way
     """Rows of a project. The right to change the project includes the right to change its rows."""
 
     extra = 0
@@ -92,16 +92,16 @@ class ProjectInline(WithChosenRows, TabularInline):  # type: ignore[misc]  # Unf
         return field
 
     def has_view_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        return has_right(acting(request), "view", Project)
+        return has_right(acting_user(request), "view", Project)
 
     def has_add_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        return has_right(acting(request), "change", Project) or has_right(acting(request), "add", Project)
+        return has_right(acting_user(request), "change", Project) or has_right(acting_user(request), "add", Project)
 
     def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        return has_right(acting(request), "change", Project)
+        return has_right(acting_user(request), "change", Project)
 
     def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        return has_right(acting(request), "change", Project)
+        return has_right(acting_user(request), "change", Project)
 
 
 class MembershipInline(ProjectInline):
@@ -168,17 +168,17 @@ class ProjectAdmin(RowAdmin):
         return self.fields if self.has_change_permission(request, obj) else self.fields[:-2]
 
     def get_changeform_initial_data(self, request: HttpRequest) -> Any:
-        return {"owner": acting(request).pk, **super().get_changeform_initial_data(request)}
+        return {"owner": acting_user(request).pk, **super().get_changeform_initial_data(request)}
 
     def change_view(self, request: HttpRequest, object_id: str, form_url: str = "", extra_context: Any = None) -> Any:
         response = super().change_view(request, object_id, form_url, extra_context)
         project = self.get_object(request, object_id) if request.method == "GET" else None
-        if project is not None and project.owner_id != acting(request).pk:
-            services.record_opened(user=acting(request), project=project)
+        if project is not None and project.owner_id != acting_user(request).pk:
+            services.record_opened(user=acting_user(request), project=project)
         return response
 
     def save_model(self, request: HttpRequest, obj: Any, form: Any, change: Any) -> None:
-        user = cast("User", acting(request))
+        user = cast("User", acting_user(request))
         cleaned = form.cleaned_data
         fields: services.ProjectFields = {
             "name": cleaned["name"],
@@ -200,7 +200,7 @@ class ProjectAdmin(RowAdmin):
             services.give_file(user=user, project=obj, name=content.name, content=content)
 
     def save_formset(self, request: HttpRequest, form: Any, formset: Any, change: Any) -> None:
-        user = cast("User", acting(request))
+        user = cast("User", acting_user(request))
         project = form.instance
         formset.save(commit=False)
         for row in formset.deleted_objects:
@@ -215,7 +215,7 @@ class ProjectAdmin(RowAdmin):
                 services.change_file(user=user, project=project, file=row.file_id, pinned=row.pinned)
 
     def delete_model(self, request: HttpRequest, obj: Any) -> None:
-        services.delete_project(user=cast("User", acting(request)), project=obj)
+        services.delete_project(user=cast("User", acting_user(request)), project=obj)
 
     @display(description="Members", ordering="member_count")
     def members(self, project: Project) -> str:

@@ -14,10 +14,10 @@ from rest_framework.serializers import BaseSerializer
 
 from accounts.access.api_views import ScopedView
 from accounts.models import Role, strongest
-from core.api.actions import posts
-from core.api.fields import Strict, VisibleField, valid
+from core.api.actions import post_action
+from core.api.fields import StrictSerializer, VisibleField, validate
 from core.api.pagination import ByUpdate, OldestFirst, pages
-from core.audit.origin import origin
+from core.audit.origin import current_origin
 from files.index.finding import find_passages
 from files.index.ledger import Payer
 from files.index.search import MAX_LIMIT, MAX_QUERY, ChunkHit, SearchResult
@@ -33,7 +33,7 @@ INVITATION = OpenApiParameter("invitation", OpenApiTypes.UUID, OpenApiParameter.
 GROUP = OpenApiParameter("group", OpenApiTypes.UUID, OpenApiParameter.PATH)
 
 
-class ProjectSerializer(Strict, serializers.ModelSerializer[Project]):
+class ProjectSerializer(StrictSerializer, serializers.ModelSerializer[Project]):
     persona = VisibleField(Persona, required=False, allow_null=True)
     instructions = serializers.CharField(
         required=False, allow_blank=True, max_length=services.MAX_INSTRUCTIONS, trim_whitespace=False
@@ -70,12 +70,12 @@ class EntrySerializer(serializers.ModelSerializer[ProjectFile]):
         read_only_fields: ClassVar = ["ordinal", "added_by", "created"]
 
 
-class AddFileSerializer(Strict):
+class AddFileSerializer(StrictSerializer):
     file = serializers.UUIDField()
     pinned = serializers.BooleanField(default=False)
 
 
-class ChangeEntrySerializer(Strict):
+class ChangeEntrySerializer(StrictSerializer):
     pinned = serializers.BooleanField(required=False)
     position = serializers.IntegerField(required=False, min_value=0, help_text="From 0. A larger number means the end.")
 
@@ -98,16 +98,16 @@ class GroupMemberSerializer(serializers.ModelSerializer[Membership]):
         read_only_fields: ClassVar = ["group", "created"]
 
 
-class AddGroupSerializer(Strict):
+class AddGroupSerializer(StrictSerializer):
     group = serializers.UUIDField(help_text="The id of a group that you are in or manage.")
     role = serializers.ChoiceField(choices=Role.choices, default=Role.READER)
 
 
-class HandOverSerializer(Strict):
+class HandOverSerializer(StrictSerializer):
     member = serializers.UUIDField(help_text="The id of a person who is a direct member.")
 
 
-class InviteSerializer(Strict):
+class InviteSerializer(StrictSerializer):
     username = serializers.CharField(max_length=MAX_USERNAME)
     role = serializers.ChoiceField(choices=Role.choices, default=Role.READER)
 
@@ -131,11 +131,11 @@ class ReceivedInvitationSerializer(serializers.ModelSerializer[Invitation]):
         read_only_fields = fields
 
 
-class ChangeMemberSerializer(Strict):
+class ChangeMemberSerializer(StrictSerializer):
     role = serializers.ChoiceField(choices=Role.choices)
 
 
-class QuerySerializer(Strict):
+class QuerySerializer(StrictSerializer):
     query = serializers.CharField(max_length=MAX_QUERY)
     limit = serializers.IntegerField(default=10, min_value=1, max_value=MAX_LIMIT)
 
@@ -195,7 +195,7 @@ class ProjectViewSet(ScopedView, viewsets.ModelViewSet[Project]):
     def add_file(self, request: Request, pk: str) -> Response:
         """Add a file that you can see. A file that is already in the project keeps its place."""
         project = self.get_object()
-        body = valid(AddFileSerializer, request)
+        body = validate(AddFileSerializer, request)
         file = visible_file(self.person, body["file"])
         entry = services.add_file(user=self.person, project=project, file=file, pinned=body["pinned"])
         return Response(EntrySerializer(entry).data, status=status.HTTP_201_CREATED)
@@ -205,7 +205,7 @@ class ProjectViewSet(ScopedView, viewsets.ModelViewSet[Project]):
     def file(self, request: Request, pk: str, file: str) -> Response:
         """Pin a file, or move it."""
         project = self.get_object()
-        body = valid(ChangeEntrySerializer, request)
+        body = validate(ChangeEntrySerializer, request)
         entry = services.change_file(
             user=self.person, project=project, file=file, pinned=body.get("pinned"), position=body.get("position")
         )
@@ -235,7 +235,7 @@ class ProjectViewSet(ScopedView, viewsets.ModelViewSet[Project]):
         The response is the same whether the user name exists or not. A second invitation changes the role.
         """
         project = self.get_object()
-        body = valid(InviteSerializer, request)
+        body = validate(InviteSerializer, request)
         invitation = invitations.invite(user=self.person, project=project, username=body["username"], role=body["role"])
         return Response(InvitationSerializer(invitation).data, status=status.HTTP_201_CREATED)
 
@@ -259,7 +259,7 @@ class ProjectViewSet(ScopedView, viewsets.ModelViewSet[Project]):
     def member(self, request: Request, pk: str, member: str) -> Response:
         """Change the role of a member. For the owner."""
         project = self.get_object()
-        role = valid(ChangeMemberSerializer, request)["role"]
+        role = validate(ChangeMemberSerializer, request)["role"]
         return Response(
             MemberSerializer(members.change_role(user=self.person, project=project, member=member, role=role)).data
         )
@@ -282,7 +282,7 @@ class ProjectViewSet(ScopedView, viewsets.ModelViewSet[Project]):
     def add_group(self, request: Request, pk: str) -> Response:
         """Share the project with a group. A group that has it already gets the new role. For the owner."""
         project = self.get_object()
-        body = valid(AddGroupSerializer, request)
+        body = validate(AddGroupSerializer, request)
         row = members.add_group(user=self.person, project=project, group=body["group"], role=body["role"])
         return Response(GroupMemberSerializer(row).data, status=status.HTTP_201_CREATED)
 
@@ -291,7 +291,7 @@ class ProjectViewSet(ScopedView, viewsets.ModelViewSet[Project]):
     def group(self, request: Request, pk: str, group: str) -> Response:
         """Change the role of a group. For the owner."""
         project = self.get_object()
-        role = valid(ChangeMemberSerializer, request)["role"]
+        role = validate(ChangeMemberSerializer, request)["role"]
         changed = members.change_role(user=self.person, project=project, member=group, role=role)
         return Response(GroupMemberSerializer(changed).data)
 
@@ -302,7 +302,7 @@ class ProjectViewSet(ScopedView, viewsets.ModelViewSet[Project]):
         members.remove_member(user=self.person, project=self.get_object(), member=group)
         return Response(status=status.HTTP_204_NO_CONTENT)
 
-    @posts(ProjectSerializer, HandOverSerializer)
+    @post_action(ProjectSerializer, HandOverSerializer)
     def hand_over(self, project: Project, member: Any) -> Project:
         """Give the project to a member, with those of your files that no other project of yours has. You stay in it as
         an owner. For the owner.
@@ -314,8 +314,8 @@ class ProjectViewSet(ScopedView, viewsets.ModelViewSet[Project]):
     def search(self, request: Request, pk: str) -> Response:
         """Return the passages of the project's files that match a query, best first."""
         project = self.get_object()
-        body = valid(QuerySerializer, request)
-        payer = Payer(self.person.pk, origin().token_id)
+        body = validate(QuerySerializer, request)
+        payer = Payer(self.person.pk, current_origin().token_id)
         result = find_passages(
             queries=[body["query"]], files=services.files_of(project), limit=body["limit"], payer=payer
         )
@@ -337,7 +337,7 @@ class InvitationViewSet(ScopedView, ListModelMixin, viewsets.GenericViewSet[Invi
     def get_queryset(self) -> QuerySet[Invitation]:
         return Invitation.objects.visible_to(self.request.user).select_related("project__owner")
 
-    @posts(ProjectSerializer)
+    @post_action(ProjectSerializer)
     def accept(self, invitation: Invitation) -> Project:
         """Accept the invitation. Returns the project."""
         return invitations.accept(user=self.person, invitation=invitation)

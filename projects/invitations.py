@@ -11,7 +11,7 @@ from django.db.models import QuerySet
 from django.utils import timezone
 
 from accounts.models import Role, User
-from accounts.realtime import News, tell
+from accounts.realtime import News, notify
 from core.audit.services import record
 from core.errors import NotFound, ProductError
 from core.requests import get_or_404
@@ -100,7 +100,7 @@ def accept(*, user: User, invitation: Invitation) -> Project:
     record(user=user, action="member.joined", row=row.project, changes={"role": row.role})
     row.delete()
     _notify_invited(row)
-    tell(row.project.owner_id, News.INVITATIONS)
+    notify(row.project.owner_id, News.INVITATIONS)
     return row.project
 
 
@@ -113,4 +113,4 @@ def decline(*, user: User, invitation: Invitation) -> None:
 
 def _notify_invited(row: Invitation) -> None:
     if row.person_id is not None:
-        tell(row.person_id, News.INVITATIONS)
+        notify(row.person_id, News.INVITATIONS)

@@ -7,7 +7,7 @@ from django.utils import timezone
 
 from accounts.access.holds import require_movable
 from accounts.models import PeopleGroup, Role, User
-from accounts.realtime import News, tell
+from accounts.realtime import News, notify
 from core.audit.services import record
 from core.errors import ProductError
 from core.permissions import has_right, require_right
@@ -32,7 +32,7 @@ def add_member(*, user: User, project: Project, person: User, role: str) -> None
         Membership.objects.update_or_create(project=project, user=person, defaults={"role": check_role(role)})
         Invitation.objects.filter(project=project, person=person).delete()
         record(user=user, action="member.added", row=project, changes={"member": str(person.pk), "role": role})
-        tell(person.pk, News.INVITATIONS)
+        notify(person.pk, News.INVITATIONS)
 
 
 def groups_to_choose(user: AbstractUser, project: Project) -> QuerySet[PeopleGroup]:

@@ -12,8 +12,8 @@ from django.utils import timezone
 
 from accounts.access.holds import require_free, require_rewritable
 from accounts.models import User
-from accounts.realtime import News, tell
-from core.audit.services import changed_fields, record
+from accounts.realtime import News, notify
+from core.audit.services import changes_by_name, record
 from core.errors import NotFound, ProductError
 from core.permissions import has_right, require_right
 from core.requests import identifier, or_404
@@ -83,7 +83,7 @@ def update_project(*, user: User, project: Project, fields: ProjectFields, based
         require_owner(user=user, project=project)
     require_rewritable(locked, locked.name, changes.get("name", locked.name))
     require_rewritable(locked, locked.instructions, changes.get("instructions", locked.instructions))
-    recorded = changed_fields(locked, changes)
+    recorded = changes_by_name(locked, changes)
     updated = [*changes, "updated"]
     if changes.get("instructions", locked.instructions) != locked.instructions:
         if based_on is not None and based_on != locked.version:
@@ -145,7 +145,7 @@ def delete_project(*, user: User, project: Project) -> None:
     record(user=user, action="project.deleted", row=project)
     project.delete()
     for person in invited:
-        tell(person, News.INVITATIONS)
+        notify(person, News.INVITATIONS)
 
 
 @transaction.atomic

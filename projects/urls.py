@@ -1,10 +1,10 @@
 from django.urls import path
 
-from core.permissions import signed_in
+from core.permissions import require_sign_in
 from projects import views
 
 app_name = "projects"
-urlpatterns = signed_in(
+urlpatterns = require_sign_in(
     [
         path("", views.projects, name="list"),
         path("sample/", views.sample, name="sample"),

@@ -183,7 +183,7 @@ def timed(
 def settled(owner: User) -> None:
     """Wait until the turns of `owner` have ended, and the work after them."""
     until(lambda: not Turn.objects.live().filter(conversation__owner=owner).exists(), "every turn has ended")
-    background.join()
+    background.wait_for_background_tasks()
 
 
 def report_lines(way: str, turns: list[Timed]) -> Iterator[str]:

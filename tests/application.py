@@ -102,15 +102,15 @@ class Worker(Celery):
     def settle(self) -> None:
         """Return when nothing is under way. Work that a task or an answer enqueues at its end is awaited too."""
         self._taking.cancel()
-        background.end(grace=0)
+        background.cancel_background_tasks(grace=0)
         while True:
-            background.join()
+            background.wait_for_background_tasks()
             with self._lock:
                 handed = [each for each in self._handed if not each.cancel() and not each.done()]
             if not handed:
                 return
             wait(handed)
-            background.end(grace=0)
+            background.cancel_background_tasks(grace=0)
 
     def end(self) -> None:
         celery_app.set_default()

@@ -20,7 +20,7 @@ from pytest_django.fixtures import Settings
 from accounts.models import User
 from accounts.services import create_token
 from llm.models import Model, Provider
-from llm.services import save_provider
+from llm.services import upsert_provider
 from personas.models import BudgetProfile, SystemPrompt
 from personas.services import save_prompt, set_default_profile
 from scripts.services import migrated_database
@@ -116,7 +116,7 @@ def workspace(
     """The rows of an installation with a scripted model, once per test process."""
     with ScriptedModel() as model:
         with django_db_blocker.unblock():
-            save_provider(
+            upsert_provider(
                 name="Scripted",
                 kind=Provider.Kind.OPENAI,
                 base_url=model.openai_url,

@@ -8,7 +8,7 @@ from django.urls import reverse
 from django.utils.functional import SimpleLazyObject
 from django.utils.translation import gettext as _
 
-from workspace.models.colours import scale
+from workspace.models.colours import make_scale
 from workspace.models.settings import workspace_of
 
 
@@ -23,14 +23,14 @@ BASE = _steps("f5f5f1 eceee8 deded7 c3cbc6 9ba6a1 626b66 4a524e 3b4340 2a302d 1a
 PRIMARY = _steps("eef6f3 e4f0ec c2ded5 93cbbb 63c9b5 4fb8a4 0f6b5c 0c584c 0b463d 0a3831 06231f")
 
 
-def for_templates(request: HttpRequest) -> Mapping[str, object]:
+def template_context(request: HttpRequest) -> Mapping[str, object]:
     """Return the variable `workspace` for the context of every template."""
     return {"workspace": SimpleLazyObject(lambda: workspace_of(request))}
 
 
 def colours(request: HttpRequest) -> dict[str, dict[str, str]]:
     chosen = workspace_of(request).accent
-    return {"base": dict(BASE), "primary": scale(chosen) if chosen else dict(PRIMARY)}
+    return {"base": dict(BASE), "primary": make_scale(chosen) if chosen else dict(PRIMARY)}
 
 
 def name(request: HttpRequest) -> str:

@@ -10,7 +10,7 @@ from django.core.exceptions import ValidationError
 from django.db import transaction
 from PIL import Image, UnidentifiedImageError
 
-from core.audit.services import changed, record
+from core.audit.services import field_changes, record
 from core.errors import ProductError, invalid_setting
 from core.permissions import require_right
 from core.sentences import Sentence
@@ -31,7 +31,7 @@ LOGO_FORMATS = ("PNG", "JPEG", "WEBP")
 
 
 @transaction.atomic
-def change(*, user: AbstractUser | None, fields: Mapping[str, Any]) -> Workspace:
+def change_settings(*, user: AbstractUser | None, fields: Mapping[str, Any]) -> Workspace:
     """Change the settings in `fields`. Names that are not in `FIELDS` are ignored. Raises `invalid_setting`."""
     row = _locked(user)
     before = copy(row)
@@ -44,7 +44,7 @@ def change(*, user: AbstractUser | None, fields: Mapping[str, Any]) -> Workspace
     except ValidationError as error:
         raise invalid_setting(error.message_dict) from error
     row.save(update_fields=names)
-    if changes := changed(before, row):
+    if changes := field_changes(before, row):
         record(user=user, action="workspace.changed", row=row, changes=changes)
     return row
 
@@ -53,7 +53,7 @@ def change(*, user: AbstractUser | None, fields: Mapping[str, Any]) -> Workspace
 def set_logo(*, user: AbstractUser | None, picture: IO[bytes] | None) -> Workspace:
     """Store the logo; None removes it. Raises `bad_logo` (422)."""
     row = _locked(user)
-    row.logo = logo_of(picture) if picture is not None else b""
+    row.logo = make_logo(picture) if picture is not None else b""
     row.save(update_fields=["logo"])
     record(user=user, action="workspace.changed", row=row, changes={"logo": None})
     return row
@@ -73,18 +73,20 @@ def _locked(user: AbstractUser | None) -> Workspace:
     return Workspace.objects.select_for_update().get(pk=Workspace.ONLY)
 
 
-def logo_of(picture: IO[bytes]) -> bytes:
+def make_logo(picture: IO[bytes]) -> bytes:
     """Return an uploaded picture as a PNG of at most `LOGO_SIDE` pixels a side, without any metadata.
 
     Raises `bad_logo` (422).
     """
     content = picture.read(LARGEST_LOGO + 1)
     if len(content) > LARGEST_LOGO:
-        raise _bad_logo(Sentence("The picture has more than 2 MB. Make it smaller; 256 pixels a side are enough."))
+        raise _bad_logo_error(
+            Sentence("The picture has more than 2 MB. Make it smaller; 256 pixels a side are enough.")
+        )
     try:
         with Image.open(BytesIO(content), formats=LOGO_FORMATS) as image:
             if max(image.size) > LARGEST_SIDE:
-                raise _bad_logo(
+                raise _bad_logo_error(
                     Sentence(
                         "The picture has more than {largest_side} pixels a side. Make it smaller.",
                         largest_side=LARGEST_SIDE,
@@ -92,9 +94,7 @@ def logo_of(picture: IO[bytes]) -> bytes:
                 )
             logo = image.convert("RGBA")
     except (UnidentifiedImageError, OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:
-        raise _bad_logo(
-            Sentence("This is no picture that can be read. Choose a PNG, a JPEG or a WebP file.")
-        ) from error
+        raise _bad_logo_error(Sentence("This picture cannot be read. Choose a PNG, JPEG or WebP file.")) from error
     logo.thumbnail((LOGO_SIDE, LOGO_SIDE))
     logo.info.clear()
     file = BytesIO()
@@ -102,5 +102,5 @@ def logo_of(picture: IO[bytes]) -> bytes:
     return file.getvalue()
 
 
-def _bad_logo(sentence: Sentence | str) -> ProductError:
+def _bad_logo_error(sentence: Sentence | str) -> ProductError:
     return ProductError("bad_logo", sentence, status=422)

@@ -1,11 +1,11 @@
-"""Base of the API views, with the signed-in user and the scope check. Also for views outside Django REST framework."""
+"""The base of the API views, and the same checks for views outside Django REST framework."""
 
 from django.http import HttpRequest
 from rest_framework.exceptions import AuthenticationFailed
 
 from accounts.access.authentication import bearer, user_of_token
 from accounts.models import User
-from core.api.rate_limit import count, require
+from core.api.rate_limit import count_call, require_within_limit
 from core.api.views import ApiView, missing_scope
 from core.errors import ProductError
 
@@ -40,5 +40,5 @@ def user_of_request(request: HttpRequest, scope: str) -> User:
         raise ProductError("not_authenticated", "Sign in, or send a token as “Authorization: Bearer …”.", status=401)
     if row is not None and scope not in row.scopes:
         raise ProductError("missing_scope", missing_scope(scope), status=403)
-    require(count(user, scope), scope)
+    require_within_limit(count_call(user, scope), scope)
     return user

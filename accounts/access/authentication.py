@@ -27,12 +27,12 @@ from rest_framework.request import Request
 from accounts.access.second_factor import FACTORS, is_required
 from accounts.models import ApiToken, Session, User
 from core.asgi_types import AsgiScope
-from core.audit.origin import with_token
+from core.audit.origin import set_token
 from core.logs.context import add_log_fields
 from core.net.bearer import api_token, bearer_token
 from workspace.models.settings import workspace_at
 
-LAST_USED_GRAIN = timedelta(minutes=1)  # at most one write a minute, not one for each request
+LAST_USED_INTERVAL = timedelta(minutes=1)  # at most one write a minute, not one for each request
 SOCKET_SCOPE = "chat"
 
 
@@ -53,16 +53,16 @@ def user_of_token(token: str) -> tuple[User, ApiToken]:
             gettext("This token is unknown or has expired. Create a new one on the settings page."), code="bad_token"
         )
     now = timezone.now()
-    if row.last_used is None or now - row.last_used > LAST_USED_GRAIN:
+    if row.last_used is None or now - row.last_used > LAST_USED_INTERVAL:
         ApiToken.objects.filter(pk=row.pk).update(last_used=now)
-    with_token(row.pk, row.name)
+    set_token(row.pk, row.name)
     add_log_fields(user_id=row.user_id)
     return row.user, row
 
 
 @dataclass(frozen=True, slots=True)
 class Credential:
-    """The credential behind a user's socket or event stream. The connection ends when the credential does.
+    """The credential of a user's socket or event stream. The connection ends when the credential does.
 
     It is either a token (`digest`) or a session: `session` is the session key, and `password` is the password hash at
     the sign-in. A token must keep the `scopes` that the connection uses.
@@ -86,7 +86,7 @@ class Credential:
 
 
 def valid_credentials(credentials: Collection[Credential]) -> set[Credential]:
-    """Return the credentials that are still valid. This takes two queries, however many credentials there are.
+    """Return the credentials that are still valid. Makes two queries, whatever the number of credentials.
 
     A session is not valid while its user lacks a required second factor, or has a password that another person chose.
     """
@@ -111,7 +111,7 @@ def valid_credentials(credentials: Collection[Credential]) -> set[Credential]:
 
 
 def user_id_of(token: str, session: str) -> UUID | None:
-    """Return the user id behind a bearer token, else behind a session key. Return None if it is no longer valid."""
+    """Return the id of the user of a bearer token or, without one, of a session key. None if it is no longer valid."""
     if token:
         return ApiToken.objects.usable().filter(digest=token_digest(token)).values_list("user_id", flat=True).first()
     rows = Session.objects.filter(session_key=session, expire_date__gt=timezone.now(), user__is_active=True)
@@ -147,7 +147,7 @@ class TokenOrSession:
         token = bearer_token(dict(scope["headers"]).get(b"authorization", b"").decode("latin-1"))
         if token is None:
             return await self.browsers(scope, receive, send)
-        user, row = await database_sync_to_async(_signed_in, thread_sensitive=False)(token)
+        user, row = await database_sync_to_async(_find_user, thread_sensitive=False)(token)
         return await self.programs({**scope, "user": user, "token": row}, receive, send)
 
 
@@ -170,7 +170,7 @@ class SameOrigin:
         return await app(scope, receive, send)
 
 
-def _signed_in(token: str) -> tuple[User | AnonymousUser, ApiToken | None]:
+def _find_user(token: str) -> tuple[User | AnonymousUser, ApiToken | None]:
     """Return the user and row of a token, or an anonymous user if it is not usable or lacks the chat scope."""
     try:
         user, row = user_of_token(token)

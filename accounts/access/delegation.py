@@ -1,7 +1,7 @@
 """Rules for giving rights and changing accounts. They prevent privilege escalation.
 
-Without them, a user with the right to change people could become a superuser. The ways: the form of their own account,
-a group, or the password of a person with more rights.
+Without them, a user with the right to change people could become a superuser: through the form of their own account, a
+group, or the password of a person with more rights.
 """
 
 from collections.abc import Iterable
@@ -38,7 +38,7 @@ def is_last_admin(person: AbstractUser) -> bool:
 
 def group_outranks(group: Group, user: AbstractUser) -> bool:
     """Return whether `group` gives a right that `user` lacks."""
-    return _lacking(user, group.permissions.all()) is not None
+    return _first_missing(user, group.permissions.all()) is not None
 
 
 def require_rank(user: AbstractUser | None, person: User) -> None:
@@ -59,7 +59,7 @@ def require_held(user: AbstractUser | None, permissions: Iterable[Permission], g
     if user is None:
         return
     group_permissions = Permission.objects.filter(group__in=[group.pk for group in groups])
-    lacking = _lacking(user, permissions) or _lacking(user, group_permissions)
+    lacking = _first_missing(user, permissions) or _first_missing(user, group_permissions)
     if lacking is not None:
         name = f"{lacking.content_type.app_label}.{lacking.codename}"
         sentence = Sentence(
@@ -68,7 +68,7 @@ def require_held(user: AbstractUser | None, permissions: Iterable[Permission], g
         raise ProductError("right_not_held", sentence, status=403)
 
 
-def _lacking(user: AbstractUser, permissions: Iterable[Permission]) -> Permission | None:
+def _first_missing(user: AbstractUser, permissions: Iterable[Permission]) -> Permission | None:
     if user.is_superuser:
         return None
     rows = Permission.objects.filter(pk__in=[permission.pk for permission in permissions])

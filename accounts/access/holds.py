@@ -35,10 +35,10 @@ def paths_to_holds(kind: type[Model]) -> tuple[str, ...]:
     return _paths.get(kind._meta.label, ())
 
 
-def free(rows: QuerySet[Row]) -> QuerySet[Row]:
+def without_holds(rows: QuerySet[Row]) -> QuerySet[Row]:
     """Return the rows that are not under a hold."""
     paths = paths_to_holds(rows.model)
-    return rows.exclude(_reached(paths)) if paths else rows
+    return rows.exclude(_any_hold(paths)) if paths else rows
 
 
 def is_held(*rows: Model) -> bool:
@@ -46,7 +46,7 @@ def is_held(*rows: Model) -> bool:
     paths = paths_to_holds(type(rows[0])) if rows else ()
     if not paths:
         return False
-    return type(rows[0])._base_manager.filter(_reached(paths), pk__in=[row.pk for row in rows]).exists()
+    return type(rows[0])._base_manager.filter(_any_hold(paths), pk__in=[row.pk for row in rows]).exists()
 
 
 def require_free(*rows: Model) -> None:
@@ -72,5 +72,5 @@ def require_rewritable(row: Model, before: str, text: str) -> None:
         raise ProductError("legal_hold", sentence, status=409)
 
 
-def _reached(paths: tuple[str, ...]) -> Q:
+def _any_hold(paths: tuple[str, ...]) -> Q:
     return reduce(or_, (Q((path, True)) for path in paths))

@@ -4,7 +4,7 @@
    page that asks for the second factor next passes `first_of_two`.
 2. The page calls `proceed`. It signs in a person without a second factor. For any other it stores the pending sign-in
    in the session and returns the address of the page for the second factor.
-3. That page calls `pending_sign_in`, checks the factor, and calls `enter`.
+3. That page calls `pending_sign_in`, checks the factor, and calls `complete_sign_in`.
 
 A sensitive act requires a sign-in that is no older than `FRESH_FOR`.
 """
@@ -76,7 +76,7 @@ class _StoredSignIn(TypedDict):
 
 @dataclass(frozen=True, slots=True)
 class PendingSignIn:
-    """A person whose password was right, and the address to go on at."""
+    """A person whose password was right but whose second factor is missing. `then`: the address to open afterwards."""
 
     user: User
     then: str
@@ -85,16 +85,16 @@ class PendingSignIn:
 def proceed(request: HttpRequest, user: User, then: str, *, through: OpenIDSession | None = None) -> str:
     """Sign in a person without a second factor. Returns the next address: `then`, or the page for the second factor.
 
-    `through`: the session at the OpenID provider that has identified the person. A second factor at
-    the provider does not count here. Without `through` it raises `provider_only` (403), as `require_own_way` does.
+    `through`: the session at the OpenID provider that has identified the person. A second factor at the provider does
+    not count here. Without `through` it raises `provider_only` (403), as `require_password_sign_in` does.
     """
     if through is None:
-        require_own_way(user)
+        require_password_sign_in(user)
         request.session.pop(OPENID_SESSION, None)
     else:
         request.session[OPENID_SESSION] = through
     if not has_second_factor(user):
-        enter(request, user)
+        complete_sign_in(request, user)
         return then
     stored: _StoredSignIn = {
         "user": str(user.pk),
@@ -111,12 +111,13 @@ def providers() -> list[OpenIDProvider]:
     return list(OpenIDProvider.objects.filter(enabled=True))
 
 
-def require_own_way(user: User) -> None:
+def require_password_sign_in(user: User) -> None:
     """Raise `provider_only` (403) if people sign in only through a provider. Administrators are exempt."""
     names = [each.name for each in providers() if each.only]
     if names and not administers(user):
         sentence = Sentence(
-            "This workspace signs people in with {only}, no longer with passwords or passkeys.", only=" or ".join(names)
+            "You can sign in to this workspace only with {only}, not with a password or passkey.",
+            only=" or ".join(names),
         )
         raise ProductError("provider_only", sentence, status=403)
 
@@ -138,11 +139,11 @@ def pending_sign_in(request: HttpRequest) -> PendingSignIn | None:
     return PendingSignIn(user, stored["then"])
 
 
-def enter(request: HttpRequest, user: User) -> None:
-    """Sign in a person who has given all required factors; others go through `proceed`.
+def complete_sign_in(request: HttpRequest, user: User) -> None:
+    """Sign in a person who has entered all required factors. For all others call `proceed`.
 
-    If the person is signed in already, they keep the session, so that their pages stay open. Only the time of the
-    sign-in changes.
+    A person who is signed in already keeps the session, so that their pages stay open. Only the time of the sign-in
+    changes.
     """
     request.session.pop(PENDING, None)
     if request.user.pk != user.pk:
@@ -159,7 +160,7 @@ def is_fresh(request: HttpRequest) -> bool:
 def require_fresh(request: HttpRequest) -> None:
     """Raise `fresh_sign_in_needed` (403) for a sign-in that is older than `FRESH_FOR`."""
     if not is_fresh(request):
-        sentence = Sentence("You signed in too long ago for this. Sign in again at /login/again/, or use a token.")
+        sentence = Sentence("This needs a recent sign-in. Sign in again at /login/again/, or use a token.")
         raise ProductError("fresh_sign_in_needed", sentence, status=403)
 
 
@@ -167,10 +168,10 @@ def needs_fresh(user: User) -> bool:
     return not user.has_usable_password() or has_second_factor(user)
 
 
-# Opens a page only after a fresh sign-in. All other people are redirected to sign in and then back to the page. Their
-# forms are refused, as `require_fresh` does. `accounts.second_factors.adapter` handles both.
+# Opens a page only after a fresh sign-in. All other people are redirected to sign in and then back to the page. If they
+# submit a form, it is refused as by `require_fresh`. `accounts.second_factors.adapter` handles both.
 fresh_sign_in: Callable[[View], View] = reauthentication_required()
-# The same for people with a second factor or without a password; the page asks all others for their password.
+# The same, but only for people with a second factor or without a password. The page asks all others for their password.
 fresh_second_factor: Callable[[View], View] = reauthentication_required(
     enabled=lambda request: needs_fresh(request.user)
 )
@@ -199,7 +200,7 @@ class RequiredAction:
 CHOOSE_PASSWORD = RequiredAction(
     "settings:password",
     "password_change_needed",
-    gettext_noop("Your password was chosen by somebody else. Choose one of your own at /settings/password/ first."),
+    gettext_noop("Another person chose your password. Choose one of your own at /settings/password/ first."),
     leads_back=True,
 )
 SET_UP_FACTOR = RequiredAction(

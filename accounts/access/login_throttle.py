@@ -1,6 +1,6 @@
-"""Limit the attempts at passwords and codes: `settings.SIGN_IN_LIMITS`, within 15 minutes.
+"""Limit the attempts to enter passwords and codes: `settings.SIGN_IN_LIMITS`, within 15 minutes.
 
-Failures are counted
+Failures are counted by
 * `name`: for one name at one address;
 * `address`: for one address, whatever the names. An office may share one address among hundreds of people, and one of
   them may guess passwords. So an address that has used up its failures is not blocked: the first try of each name is
@@ -36,24 +36,24 @@ from django.utils.translation import ngettext
 
 from accounts.access.sign_ins import password_refused
 from accounts.models import User
-from core.api.rate_limit import RateAllowance, count_in_window, forget, take_back
+from core.api.rate_limit import RateAllowance, count_in_window, refund, reset
 from core.errors import ProductError
 from core.sentences import Sentence
 
 WINDOW = 15 * 60  # seconds
 DAY = 24 * 60 * 60  # seconds
-MAILS = 3  # mails to one e-mail address within a window
-HOME_PREFIX = 64  # bits of an IPv6 address that a subscriber does not choose (RFC 6177)
+MAX_MAILS = 3  # to one e-mail address within a window
+IPV6_PREFIX_BITS = 64  # which a subscriber does not choose (RFC 6177)
 
 logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """One counted try. An allowance is None if there is no limit, if Redis is unavailable, or if it does not matter.
+    """One counted try. An allowance is None without a limit, while Redis is unavailable, or if it is not needed.
 
     `first` and `crowd` count the first try of each name at an address that has used up its failures. `codes` counts the
-    tries of a user's second factor from all addresses. `came_in` is the key under which a success is counted once.
+    tries of a user's second factor from all addresses. `success_key` is the key under which a success is counted once.
     """
 
     pair: RateAllowance | None
@@ -61,7 +61,7 @@ class Attempt:
     first: RateAllowance | None = None
     crowd: RateAllowance | None = None
     codes: RateAllowance | None = None
-    came_in: str = ""
+    success_key: str = ""
 
     @property
     def retry_after(self) -> int | None:
@@ -72,41 +72,41 @@ class Attempt:
 
     @property
     def retry_after_failure(self) -> int | None:
-        """Return the seconds until the next try if a wrong password must get the same answer as an unchecked one."""
+        """Return the seconds until the next try if a wrong password must look like an unchecked one, else None."""
         return self.address.reset if self.address and self.address.exceeded else None
 
     def succeeded(self) -> None:
-        """Take the try back: it was right. Failures of other names at this address still count."""
+        """Remove the try from the counts, since it was right. Failures of other names at this address still count."""
         for own in (self.pair, self.first):
             if own is not None:
-                forget(own)
+                reset(own)
         if self.crowd is not None:
-            take_back(self.crowd)
+            refund(self.crowd)
         if self.codes is not None:
-            take_back(self.codes)
+            refund(self.codes)
         if self.address is not None:
-            again = count_in_window(self.came_in, 1, WINDOW)
-            take_back(self.address, 1 if again is None or again.exceeded else 2)
+            again = count_in_window(self.success_key, 1, WINDOW)
+            refund(self.address, 1 if again is None or again.exceeded else 2)
 
 
-def confirm(request: HttpRequest, user: User, password: str) -> None:
-    """Check the password of a signed-in user before an action that a stolen session must not carry out.
+def confirm_password(request: HttpRequest, user: User, password: str) -> None:
+    """Check the password of a signed-in user, before an act that must not be possible with a stolen session.
 
     Raises `password_needed` and `wrong_password` (403), and `throttled` (429) after too many wrong ones.
     """
     if not password:
-        sentence = Sentence("Send your password along as “password”: being signed in is not enough for this.")
+        sentence = Sentence("This also needs your password. Send it as “password”.")
         raise ProductError("password_needed", sentence, status=403)
     attempt = begin(request, user.get_username())
-    require_look(attempt.retry_after)
+    require_password_tries(attempt.retry_after)
     if not user.check_password(password):
         password_refused(user)
-        require_look(attempt.retry_after_failure)
-        raise ProductError("wrong_password", "This is not your password. Nothing was made.", status=403)
+        require_password_tries(attempt.retry_after_failure)
+        raise ProductError("wrong_password", "This is not your password. Nothing was created.", status=403)
     attempt.succeeded()
 
 
-def require_look(retry_after: int | None) -> None:
+def require_password_tries(retry_after: int | None) -> None:
     """Raise `throttled` (429) if passwords are not checked for another `retry_after` seconds. None means no limit."""
     if retry_after is not None:
         sentence = Sentence("Too many passwords were wrong. Try again in {retry_after} s.", retry_after=retry_after)
@@ -167,29 +167,31 @@ def _begin(name: str, address: str) -> Attempt:
     pair = _count("name", key, address)
     if pair is not None and pair.exceeded:
         return Attempt(pair, None)
-    of_address = _count("address", address, address)
-    came_in = f"sign-in:came-in:{key}"
-    if of_address is None or not of_address.exceeded:
-        return Attempt(pair, of_address, came_in=came_in)
+    address_count = _count("address", address, address)
+    success_key = f"sign-in:came-in:{key}"
+    if address_count is None or not address_count.exceeded:
+        return Attempt(pair, address_count, success_key=success_key)
     first = count_in_window(f"sign-in:first:{key}", 1, WINDOW)
     crowd = None if first is None or first.exceeded else _count("crowd", address, address)
-    return Attempt(pair, of_address, first, crowd, came_in=came_in)
+    return Attempt(pair, address_count, first, crowd, success_key=success_key)
 
 
 def begin_mail(request: HttpRequest, email: str) -> Attempt:
     """Count a requested mail to this e-mail address; a person may request it from many addresses."""
     address = address_of(request)
     name = hashlib.sha256(email.lower().encode()).hexdigest()
-    return Attempt(count_in_window(f"mail:{name}", MAILS, WINDOW), _count("address", f"mail:{address}", address))
+    return Attempt(count_in_window(f"mail:{name}", MAX_MAILS, WINDOW), _count("address", f"mail:{address}", address))
 
 
 def _count(kind: str, subject: str, address: str, seconds: int = WINDOW) -> RateAllowance | None:
     limit = settings.SIGN_IN_LIMITS.get(kind, 0)
     allowance = count_in_window(f"sign-in:{kind}:{subject}", limit, seconds)
     if limit and allowance is None:
-        logger.warning("Redis is away: tries of passwords are not counted")
+        logger.warning("Redis is unavailable: tries of passwords are not counted")
     if allowance is not None and allowance.used == limit + 1:
-        logger.warning("%d wrong passwords from %s for one %s: no more are looked at for now", limit, address, kind)
+        logger.warning(
+            "%d wrong passwords from %s for one %s: further ones are not checked for now", limit, address, kind
+        )
     return allowance
 
 
@@ -210,11 +212,11 @@ def client_address(direct: str, forwarded: str) -> str:
 
 
 def _network(text: str) -> str:
-    """Return an address, or a network for IPv6. Return an empty text without an address, as for a Unix socket."""
+    """Return an IPv4 address unchanged, and the network of an IPv6 address; empty for any other text."""
     try:
         address = ip_address(text)
     except ValueError:
         return ""
     if address.version == 4:
         return str(address)
-    return str(address.ipv4_mapped or ip_network((address, HOME_PREFIX), strict=False))
+    return str(address.ipv4_mapped or ip_network((address, IPV6_PREFIX_BITS), strict=False))

@@ -1,4 +1,4 @@
-"""The models that a person chooses among: in which order, and which are their favourites."""
+"""The models that a person can choose, in order, and the person's favourites."""
 
 from django.db import transaction
 from django.db.models import Exists, F, OuterRef, QuerySet, Value
@@ -13,8 +13,8 @@ from llm.models import FavouriteModel, Model
 def offered_models(user: User) -> QuerySet[Model]:
     """Return the models for a list of choices, favourites first, then in the order of the administrators.
 
-    Each row is annotated with `favourite`. Left out are hidden models, and those whose provider says that they do not
-    answer. Personas, programs and conversations that have one go on using it.
+    Each row is annotated with `favourite`. Hidden models are left out, and so are models that do not chat according to
+    their provider. Personas, programs and conversations that use such a model continue to use it.
     """
     name = Coalesce(NullIf("display_name", Value("")), "name")
     rows = with_favourites(models_of(user), user).filter(hidden=False).exclude(found__contains={"chat": False})

@@ -23,7 +23,7 @@ from django.http import HttpRequest, HttpResponseBase
 
 from accounts.access.login import PENDING, SIGNED_IN
 from accounts.access.login_throttle import address_of
-from core.api.rate_limit import WINDOW, count_in_window, require, take_back
+from core.api.rate_limit import WINDOW, count_in_window, refund, require_within_limit
 
 View = Callable[..., HttpResponseBase]
 REFUSED = 429  # the status of an attempt whose password was not checked
@@ -35,7 +35,9 @@ def limited(kind: str, view: View) -> View:
 
     @wraps(view)
     def answer(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
-        require(count_in_window(f"pages:{kind}:{address_of(request)}", settings.PAGE_RATES.get(kind, 0), WINDOW), kind)
+        require_within_limit(
+            count_in_window(f"pages:{kind}:{address_of(request)}", settings.PAGE_RATES.get(kind, 0), WINDOW), kind
+        )
         return view(request, *args, **kwargs)
 
     return answer
@@ -44,8 +46,8 @@ def limited(kind: str, view: View) -> View:
 def limited_sign_in(way: str, view: View, *, requests: int = 1, get_works: bool = False) -> View:
     """Wrap the view of a sign-in step so that it raises `throttled` (429) after too many attempts with this method.
 
-    `way`: the sign-in method. `requests`: the number of requests in a sign-in that ends with this step, including the
-    step itself. `get_works`: a GET request is an attempt as well.
+    `way`: the sign-in method. `requests`: the number of requests of a complete sign-in that ends with this step.
+    `get_works`: a GET request counts as an attempt, too.
     """
     limited_page = limited("sign-in", view)
 
@@ -55,13 +57,13 @@ def limited_sign_in(way: str, view: View, *, requests: int = 1, get_works: bool 
             return limited_page(request, *args, **kwargs)
         limit = settings.PAGE_RATES.get("attempts", 0)
         attempt = count_in_window(f"pages:attempts:{way}:{address_of(request)}", limit, WINDOW)
-        require(attempt, "attempts")
+        require_within_limit(attempt, "attempts")
         previous = _progress(request)
         response = view(request, *args, **kwargs)
         if attempt is not None and response.status_code == REFUSED:
-            take_back(attempt)
+            refund(attempt)
         elif attempt is not None and (progress := _progress(request)) and progress != previous and _is_free(progress):
-            take_back(attempt, requests)
+            refund(attempt, requests)
         return response
 
     return answer

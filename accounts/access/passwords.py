@@ -1,4 +1,4 @@
-"""The validator of passwords that the workspace's settings add to Django's."""
+"""A password validator with the minimum length of the workspace's settings."""
 
 from typing import Any
 
@@ -8,7 +8,7 @@ from workspace.models.settings import workspace_at
 
 
 class LengthValidator:
-    """Requires the length that the workspace's settings say. Named by `AUTH_PASSWORD_VALIDATORS`."""
+    """Requires the length of the workspace's settings. `AUTH_PASSWORD_VALIDATORS` names this class."""
 
     def validate(self, password: str, user: Any = None) -> None:
         self._django().validate(password, user)

@@ -17,7 +17,7 @@ from uuid import UUID
 from django.db.models import QuerySet
 from django.utils.translation import gettext_noop
 
-from accounts.models import May, PeopleGroup, User
+from accounts.models import PeopleGroup, Right, User
 from core.errors import ProductError
 from llm.models import Model
 from llm.services import usable_models
@@ -26,19 +26,19 @@ from workspace.models.version import VersionedCache, VersionedCacheByKey, versio
 
 Named = TypeVar("Named", UUID, str)
 
-LACKING = {
-    May.SHARE: gettext_noop("None of your groups may share conversations by link. Ask an administrator."),
-    May.SHARE_INSIDE: gettext_noop(
+MISSING_RIGHTS = {
+    Right.SHARE: gettext_noop("None of your groups may share conversations by link. Ask an administrator."),
+    Right.SHARE_INSIDE: gettext_noop(
         "None of your groups may share conversations with people here. Ask an administrator."
     ),
-    May.TOKENS: gettext_noop("None of your groups may make API tokens. Ask an administrator."),
-    May.PUBLISH_PERSONAS: gettext_noop(
-        "None of your groups may make personas for others. Keep it private, or ask an administrator."
+    Right.TOKENS: gettext_noop("None of your groups may create API tokens. Ask an administrator."),
+    Right.PUBLISH_PERSONAS: gettext_noop(
+        "None of your groups may create personas for others. Keep it private, or ask an administrator."
     ),
-    May.UPLOAD: gettext_noop("None of your groups may upload files. Ask an administrator."),
-    May.RUN_TASKS: gettext_noop("None of your groups may let models work through tasks. Ask an administrator."),
-    May.WEB: gettext_noop("None of your groups may use the web in answers. Ask an administrator."),
-    May.EXPORT: gettext_noop("None of your groups may export conversations. Ask an administrator."),
+    Right.UPLOAD: gettext_noop("None of your groups may upload files. Ask an administrator."),
+    Right.RUN_TASKS: gettext_noop("None of your groups may let models work through tasks. Ask an administrator."),
+    Right.WEB: gettext_noop("None of your groups may use the web in answers. Ask an administrator."),
+    Right.EXPORT: gettext_noop("None of your groups may export conversations. Ask an administrator."),
 }
 
 
@@ -125,10 +125,10 @@ def rights_of(person: User | UUID, version: UUID | None = None) -> Rights:
     return _people.get(person if isinstance(person, UUID) else person.pk, version)
 
 
-def counted_to(person: UUID, version: UUID | None = None) -> UUID:
-    """Return the group that a person's usage counts to: their oldest group (smallest id), or “Everyone”.
+def billing_group(person: UUID, version: UUID | None = None) -> UUID:
+    """Return the group to which a person's usage is counted: their oldest group (smallest id), or “Everyone”.
 
-    The oldest one, so that a new group never takes usage from another.
+    It is the oldest one, so that usage does not move to another group when the person joins one.
     """
     version = version or version_now()
     _by_id, everyone = _groups.get(version)
@@ -150,16 +150,16 @@ def cached_models_of(person: User | UUID, version: UUID | None = None) -> list[M
     return [model for model in usable_models(version) if rights.uses_model(model.pk)]
 
 
-def may(person: User, right: May, version: UUID | None = None) -> bool:
+def may(person: User, right: Right, version: UUID | None = None) -> bool:
     return right in rights_of(person, version).may
 
 
-def require(person: User, right: May, version: UUID | None = None) -> None:
+def require(person: User, right: Right, version: UUID | None = None) -> None:
     """Raise `right_missing` (403) if none of the person's groups has the right."""
     if not may(person, right, version):
-        raise ProductError("right_missing", LACKING[right], status=403)
+        raise ProductError("right_missing", MISSING_RIGHTS[right], status=403)
 
 
 def search_asks(user: User, workspace: Workspace) -> bool:
-    """Return whether web searches wait for this person's permission, by the workspace's setting or their own."""
+    """Return whether web searches wait for this person's permission, by the workspace's or the person's setting."""
     return workspace.search_approval or user.asks_before_search

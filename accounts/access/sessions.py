@@ -29,7 +29,7 @@ from accounts.models import Session, User
 from workspace.models.settings import workspace_at
 
 DAY = 86_400  # seconds
-GRAIN = 300  # seconds between two writes of a visit, so that not every request writes
+VISIT_INTERVAL = 300  # seconds between two writes of a visit, since not every request should write
 VISIT = "visit"  # the key of a `Visit` in the session
 LONGEST_AGENT = 300
 PUBLISH_TIMEOUT = 2.0  # seconds that Redis may take to pass a message on to pages
@@ -104,18 +104,18 @@ class SessionStore(db.SessionStore[Session]):
         key = session_key or self.session_key
         super().delete(session_key)
         if key:
-            transaction.on_commit(partial(cut_off, [key]))
+            transaction.on_commit(partial(close_session_sockets, [key]))
 
     async def acreate_model_instance(self, data: dict[str, Any]) -> Session:
         return self._with_end(await super().acreate_model_instance(data), data)
 
 
 def note_visit(session: SessionBase, agent: str) -> None:
-    """Store the time of the visit and the browser in the session, at most once in `GRAIN` seconds per browser."""
+    """Store the time of the visit and the browser in the session, at most every `VISIT_INTERVAL` for a browser."""
     now = int(timezone.now().timestamp())
     previous = _visit_of(session)
     agent = agent[:LONGEST_AGENT]
-    if now - previous.get("seen", 0) > GRAIN or previous.get("agent") != agent:
+    if now - previous.get("seen", 0) > VISIT_INTERVAL or previous.get("agent") != agent:
         visit: Visit = {"began": previous.get("began", now), "seen": now, "agent": agent}
         session[VISIT] = visit
 
@@ -128,20 +128,20 @@ def public_name(session_key: str) -> str:
     return hashlib.sha256(session_key.encode()).hexdigest()[:32]
 
 
-def group_of(session_key: str) -> str:
+def session_group(session_key: str) -> str:
     """Return the channel group of a session's open sockets."""
     return f"session.{public_name(session_key)}"
 
 
-def group_of_token(token_id: UUID) -> str:
+def token_group(token_id: UUID) -> str:
     """Return the channel group of the sockets that programs have opened with a token."""
     return f"token.{token_id}"
 
 
-def cut_off(session_keys: Iterable[str]) -> None:
+def close_session_sockets(session_keys: Iterable[str]) -> None:
     """Close the sockets of ended sessions. While Redis is down they stay open, but receive no events."""
     for key in session_keys:
-        close_sockets(group_of(key))
+        close_sockets(session_group(key))
 
 
 def end_sessions(*, user: User, but: str | None = None) -> None:
@@ -153,21 +153,21 @@ def end(sessions: Iterable[Session]) -> None:
     """End these sessions, and close their sockets on commit. Call it within a transaction."""
     keys = [row.session_key for row in sessions]
     Session.objects.filter(session_key__in=keys).delete()
-    transaction.on_commit(partial(cut_off, keys))
+    transaction.on_commit(partial(close_session_sockets, keys))
 
 
 def close_sockets(group: str) -> None:
     with suppress(RedisError, OSError):
-        async_to_sync(_tell_ended)(group)
+        async_to_sync(_publish_end)(group)
 
 
-async def _tell_ended(group: str) -> None:
+async def _publish_end(group: str) -> None:
     async with asyncio.timeout(PUBLISH_TIMEOUT):
         await channel_layers["default"].group_send(group, {"type": "session.ended"})
 
 
 @dataclass(frozen=True, slots=True)
-class SignedIn:
+class BrowserSession:
     """A session as its owner sees it; times are None until its first request."""
 
     name: str
@@ -178,9 +178,12 @@ class SignedIn:
     here: bool
 
 
-def sessions_of(user: User, current: str | None) -> list[SignedIn]:
-    """Return the user's valid sessions: `current` first, then the last used. A new password invalidates the others."""
-    sessions = [_signed_in(row, visit, current) for row, visit in _usable(user)]
+def sessions_of(user: User, current: str | None) -> list[BrowserSession]:
+    """Return the user's valid sessions: `current` first, then the most recently used.
+
+    Sessions from before the last change of the password are not valid.
+    """
+    sessions = [_browser_session(row, visit, current) for row, visit in _usable(user)]
     return sorted(sessions, key=lambda entry: (entry.here, entry.seen.timestamp() if entry.seen else 0), reverse=True)
 
 
@@ -191,17 +194,17 @@ def _usable(user: User) -> Iterator[tuple[Session, Visit]]:
             yield row, _visit_of(data)
 
 
-def _signed_in(row: Session, visit: Visit, current: str | None) -> SignedIn:
+def _browser_session(row: Session, visit: Visit, current: str | None) -> BrowserSession:
     agent = visit.get("agent", "")
-    return SignedIn(
+    return BrowserSession(
         name=public_name(row.session_key),
         browser=next((name for mark, name in BROWSERS.items() if mark in agent), ""),
         system=next((name for mark, name in SYSTEMS.items() if mark in agent), ""),
-        began=_moment(visit.get("began")),
-        seen=_moment(visit.get("seen")),
+        began=_to_datetime(visit.get("began")),
+        seen=_to_datetime(visit.get("seen")),
         here=row.session_key == current,
     )
 
 
-def _moment(seconds: int | None) -> datetime | None:
+def _to_datetime(seconds: int | None) -> datetime | None:
     return None if seconds is None else datetime.fromtimestamp(seconds, UTC)

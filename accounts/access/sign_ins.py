@@ -22,7 +22,10 @@ def signed_in(user: User) -> None:
 
 
 def sign_in_refused(name: str) -> None:
-    """Record a refused sign-in. A name without an account is not stored: people type passwords into this field."""
+    """Record a refused sign-in.
+
+    A name without an account is not stored, since people type passwords into this field.
+    """
     _refused("person.sign_in_failed", None, User.objects.filter(username=name.replace("\0", "")).first())
 
 

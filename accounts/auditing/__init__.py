@@ -1,1 +1,1 @@
-"""The audit as administrators and their programs read it."""
+"""The audit in the admin and the API, for administrators and their programs."""

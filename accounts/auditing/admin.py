@@ -17,17 +17,17 @@ from django.utils.translation import gettext_lazy as _
 from unfold.widgets import UnfoldAdminDateWidget, UnfoldAdminSelectWidget, UnfoldAdminTextInputWidget
 
 from accounts.auditing.services import KINDS, export
-from core.admin import RecordAdmin, act_in_words, acting, button, display, field_in_words, kind_in_words
+from core.admin import RecordAdmin, acting_user, action_label, button, display, field_label, kind_label
 from core.audit.actions import ACTIONS
 from core.audit.models import Entry
-from core.audit.reading import AuditFilter, by
+from core.audit.reading import AuditFilter, actor_filter
 
 SEARCHED = ("actor_name", "object_name", "object_id", "request_id", "address")
 
 
 def _actions() -> list[tuple[str, str]]:
     """Return the choices of acts. A choice shows the name of the act and its code for programs."""
-    return [(action, f"{act_in_words(action)} · {action}") for action in ACTIONS]
+    return [(action, f"{action_label(action)} · {action}") for action in ACTIONS]
 
 
 class ActionFilter(admin.SimpleListFilter):
@@ -81,7 +81,7 @@ class EntryAdmin(RecordAdmin):
     list_display = ("at", "actor", "how", "act", "kind_of_row", "called", "address")
     list_filter = ("how", ActionFilter, "at")
     search_fields = tuple(f"={name}" for name in SEARCHED)
-    search_help_text = "A user name, what a row is called, an id, the id of a request, or an address, to the letter"
+    search_help_text = "A whole user name, name of a row, id, request id or address"
     fields = (
         *("sequence", "at", "actor", "actor_id", "how", "token_name", "token_id", "address", "request_id"),
         *("act", "kind_of_row", "object_id", "object_name", "what_changed", "previous", "hash"),
@@ -93,7 +93,7 @@ class EntryAdmin(RecordAdmin):
         term = search_term.strip()
         if not term:
             return queryset, False
-        return queryset.filter(Q(*((name, term) for name in SEARCHED), _connector=Q.OR) | by(term)), False
+        return queryset.filter(Q(*((name, term) for name in SEARCHED), _connector=Q.OR) | actor_filter(term)), False
 
     @display(description="Who", ordering="actor_name")
     def actor(self, entry: Entry) -> str:
@@ -101,28 +101,28 @@ class EntryAdmin(RecordAdmin):
 
     @display(description="Action", ordering="action")
     def act(self, entry: Entry) -> str:
-        return format_html('{} <code class="quiet">{}</code>', act_in_words(entry.action), entry.action)
+        return format_html('{} <code class="quiet">{}</code>', action_label(entry.action), entry.action)
 
     @display(description="Kind of row", ordering="object_type")
     def kind_of_row(self, entry: Entry) -> str:
-        return kind_in_words(entry.object_type) or "–"
+        return kind_label(entry.object_type) or "–"
 
-    @display(description="Called")
+    @display(description="Name of the row")
     def called(self, entry: Entry) -> str:
         return entry.object_name or entry.object_id or "–"
 
     @display(description="What changed")
     def what_changed(self, entry: Entry) -> str:
         """Return a line for each field. For texts and secrets the line only states that they changed."""
-        lines = [(field_in_words(entry.object_type, name), _change(change)) for name, change in entry.changes.items()]
+        lines = [(field_label(entry.object_type, name), _change(change)) for name, change in entry.changes.items()]
         return format_html_join(mark_safe("<br>"), "{} {}", lines) or "–"
 
-    @button("Take along", icon="download", permission="view")
+    @button("Export", icon="download", permission="view")
     def take_along(self, request: HttpRequest) -> HttpResponseBase:
         """Export acts as CSV or JSON lines, oldest first."""
         form = ExportForm(request.GET if "kind" in request.GET else None)
         if form.is_valid() and form.cleaned_data["kind"] in KINDS:
-            return export(user=acting(request), chosen=form.audit_filter(), kind=form.cleaned_data["kind"])
+            return export(user=acting_user(request), chosen=form.audit_filter(), kind=form.cleaned_data["kind"])
         context = {
             **self.admin_site.each_context(request),
             "title": _("Download the audit"),

@@ -10,7 +10,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from accounts.access.api_views import ScopedView
-from core.api.fields import valid
+from core.api.fields import validate
 from core.api.pagination import pages
 from core.audit.models import Entry
 from core.audit.reading import FIELDS, AuditFilter
@@ -33,7 +33,8 @@ class AuditQuerySerializer(serializers.Serializer[AuditFilter]):
 
 class ActSerializer(serializers.ModelSerializer[Entry]):
     changes = serializers.DictField(
-        read_only=True, help_text="By field: [before, after], or null for a text or a secret, which is never shown."
+        read_only=True,
+        help_text="By field: [before, after], or null for a text or a secret. For acts that change no field: facts.",
     )
 
     class Meta:
@@ -49,7 +50,7 @@ class AuditView(ScopedView, ListAPIView[Entry]):
 
     def get_queryset(self) -> QuerySet[Entry]:
         require_right(self.person, "view", Entry)
-        query = valid(AuditQuerySerializer, self.request, self.request.query_params)
+        query = validate(AuditQuerySerializer, self.request, self.request.query_params)
         chosen = AuditFilter(
             since=query.get("since"),
             until=query.get("until"),
@@ -61,7 +62,8 @@ class AuditView(ScopedView, ListAPIView[Entry]):
             return chosen.rows()
         except LookupError as error:
             sentence = Sentence(
-                "There is no act “{args}”. Name one such as token.made, or the part before its dot.", args=error.args[0]
+                "There is no act “{args}”. Name an act such as token.made, or the part before its dot.",
+                args=error.args[0],
             )
             raise ProductError("unknown_action", sentence) from error
 

@@ -8,8 +8,8 @@ from django.db.models import QuerySet
 from django.http import StreamingHttpResponse
 
 from core.audit.models import Entry
-from core.audit.reading import AuditFilter, csv_pages, json_lines, streamed
-from core.audit.services import plain, record
+from core.audit.reading import AuditFilter, csv_pages, json_lines, stream_pages
+from core.audit.services import record, to_json_value
 from core.permissions import require_right
 
 KINDS: Mapping[str, tuple[str, Callable[[QuerySet[Entry]], Iterator[str]]]] = {
@@ -27,9 +27,14 @@ def export(*, user: AbstractUser, chosen: AuditFilter, kind: str) -> StreamingHt
     require_right(user, "view", Entry)
     media_type, write = KINDS[kind]
     rows = chosen.rows()
-    changes = {"kind": kind, "since": plain(chosen.since), "until": plain(chosen.until), "action": chosen.action}
+    changes = {
+        "kind": kind,
+        "since": to_json_value(chosen.since),
+        "until": to_json_value(chosen.until),
+        "action": chosen.action,
+    }
     record(user=user, action="audit.exported", changes=changes)
-    response = StreamingHttpResponse(streamed(write(rows)), content_type=media_type)
+    response = StreamingHttpResponse(stream_pages(write(rows)), content_type=media_type)
     response["Content-Disposition"] = f'attachment; filename="audit.{kind}"'
     response["Cache-Control"] = "private, no-store"
     return response

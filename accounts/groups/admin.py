@@ -12,18 +12,18 @@ from django.utils.safestring import SafeString
 from django.utils.translation import gettext as _
 
 from accounts.groups import services
-from accounts.models import May, PeopleGroup
+from accounts.models import PeopleGroup, Right
 from core import i18n
-from core.admin import Boxes, RowAdmin, acting, display
+from core.admin import CheckboxColumns, RowAdmin, acting_user, display
 
 MOST_IN_FORM = 300  # members; Django accepts at most a thousand fields in one form
 
 
 class PeopleGroupForm(forms.ModelForm[PeopleGroup]):
     may = forms.MultipleChoiceField(
-        choices=May.choices,
+        choices=Right.choices,
         required=False,
-        widget=Boxes(),
+        widget=CheckboxColumns(),
         help_text="People have the rights of all their groups.",
     )
 
@@ -39,7 +39,7 @@ class PeopleGroupAdmin(RowAdmin):
     readonly_fields = ("size",)
     fieldsets = (
         (None, {"fields": ("name", "claim", "members", "managers")}),
-        ("May use", {"fields": services.OF_EVERYONE}),
+        ("May use", {"fields": services.EVERYONE_FIELDS}),
         ("What is kept", {"fields": ("conversation_days",)}),
     )
 
@@ -59,7 +59,7 @@ class PeopleGroupAdmin(RowAdmin):
 
     def formfield_for_manytomany(self, db_field: ManyToManyField[Any, Any], request: HttpRequest, **kwargs: Any) -> Any:
         if db_field.name in ("allowed_models", "allowed_tool_servers"):
-            kwargs["widget"] = Boxes()
+            kwargs["widget"] = CheckboxColumns()
         field: Any = super().formfield_for_manytomany(db_field, request, **kwargs)
         if db_field.name == "allowed_models":
             field.queryset = field.queryset.select_related("provider").order_by("provider__name", "name")
@@ -82,7 +82,7 @@ class PeopleGroupAdmin(RowAdmin):
 
     @display(description="May")
     def may_do(self, group: PeopleGroup) -> str:
-        return "; ".join(str(May(right).label) for right in group.may if right in May.values) or "–"
+        return "; ".join(str(Right(right).label) for right in group.may if right in Right.values) or "–"
 
     def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
         return super().has_delete_permission(request, obj) and not getattr(obj, "everyone", False)
@@ -90,7 +90,7 @@ class PeopleGroupAdmin(RowAdmin):
     def save_model(self, request: HttpRequest, obj: Any, form: Any, change: Any) -> None:
         group = PeopleGroup.objects.get(pk=obj.pk) if change else None
         fields = cast("services.GroupFields", form.cleaned_data)
-        stored = services.save_group(user=acting(request), group=group, fields=fields)
+        stored = services.save_group(user=acting_user(request), group=group, fields=fields)
         obj.pk = stored.pk
         obj._state.adding = False
 
@@ -105,7 +105,7 @@ class PeopleGroupAdmin(RowAdmin):
         return [str(group) for group in objs], counts, needed, protected
 
     def delete_model(self, request: HttpRequest, obj: Any) -> None:
-        services.delete_group(user=acting(request), group=obj)
+        services.delete_group(user=acting_user(request), group=obj)
 
 
 def _named(rows: Any) -> str:

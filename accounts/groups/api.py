@@ -9,8 +9,8 @@ from rest_framework.serializers import BaseSerializer
 
 from accounts.access.api_views import ScopedView
 from accounts.groups import services
-from accounts.models import May, PeopleGroup, User
-from core.api.fields import RelatedList, Strict
+from accounts.models import PeopleGroup, Right, User
+from core.api.fields import RelatedList, StrictSerializer
 from core.api.pagination import ByName
 from core.permissions import require_right
 from llm.models import Model, ToolServer
@@ -32,7 +32,7 @@ class AllOrSome(RelatedList):
         return None if getattr(instance, self.flag) else super().get_attribute(instance)
 
 
-class PeopleGroupSerializer(Strict, serializers.ModelSerializer[PeopleGroup]):
+class PeopleGroupSerializer(StrictSerializer, serializers.ModelSerializer[PeopleGroup]):
     members = RelatedList(
         child_relation=serializers.PrimaryKeyRelatedField(queryset=User.objects.all()),
         max_length=MOST_MEMBERS,
@@ -59,7 +59,9 @@ class PeopleGroupSerializer(Strict, serializers.ModelSerializer[PeopleGroup]):
         max_length=MOST_TOOL_SERVERS,
         help_text="Names of the tool servers that its members may use; null: all.",
     )
-    may = serializers.ListField(child=serializers.ChoiceField(May.choices), max_length=len(May.choices), required=False)
+    may = serializers.ListField(
+        child=serializers.ChoiceField(Right.choices), max_length=len(Right.choices), required=False
+    )
 
     class Meta:
         model = PeopleGroup
@@ -83,8 +85,9 @@ class PeopleGroupSerializer(Strict, serializers.ModelSerializer[PeopleGroup]):
 
 
 class GroupViewSet(ScopedView, viewsets.ModelViewSet[PeopleGroup]):
-    """Groups of people. They need the scope `admin` and the right to manage groups. “Everyone” is one of them; only
-    its rights can be changed.
+    """Groups of people. Requests need the scope `admin` and the right to view or change groups.
+
+    Of the group “Everyone”, only the rights can be changed.
     """
 
     scope = "admin"

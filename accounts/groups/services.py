@@ -8,8 +8,8 @@ from django.contrib.auth.models import AbstractUser
 from django.core.exceptions import ValidationError
 from django.db import transaction
 
-from accounts.models import May, PeopleGroup, User
-from core.audit.services import changed, record, stored
+from accounts.models import PeopleGroup, Right, User
+from core.audit.services import field_changes, load_stored, record
 from core.errors import NotFound, ProductError, invalid_setting
 from core.permissions import has_right, require_right, require_store
 from core.sentences import Sentence
@@ -17,7 +17,7 @@ from llm.models import Model, ToolServer
 
 FIELDS = ("name", "claim", "all_models", "all_tool_servers", "may", "conversation_days")
 RELATED = ("members", "managers", "allowed_models", "allowed_tool_servers")
-OF_EVERYONE = ("all_models", "allowed_models", "all_tool_servers", "allowed_tool_servers", "may")
+EVERYONE_FIELDS = ("all_models", "allowed_models", "all_tool_servers", "allowed_tool_servers", "may")
 
 
 class GroupFields(TypedDict, total=False):
@@ -49,14 +49,16 @@ def save_group(*, user: AbstractUser | None, group: PeopleGroup | None, fields: 
     Raises `invalid_setting`, and `everyone_is_fixed` (409) for fields that “Everyone” cannot have: another name, a
     claim, its own members and managers, or days for conversations, which are a setting of the workspace.
     """
-    row = PeopleGroup() if group is None else _locked(group.pk)
+    row = PeopleGroup() if group is None else _lock(group.pk)
     require_store(user, row)
-    before = stored(row)
+    before = load_stored(row)
     adding = row._state.adding
-    fixed_fields = [name for name in (*FIELDS, *RELATED) if row.everyone and name in fields and name not in OF_EVERYONE]
+    fixed_fields = [
+        name for name in (*FIELDS, *RELATED) if row.everyone and name in fields and name not in EVERYONE_FIELDS
+    ]
     if fixed_fields:
         sentence = Sentence(
-            "“Everyone” has no “{fixed}” to change: everybody is in it, always. Make another group.",
+            "The “{fixed}” of “Everyone” cannot be changed. Create another group.",
             fixed=fixed_fields[0],
         )
         raise ProductError("everyone_is_fixed", sentence, status=409)
@@ -65,14 +67,14 @@ def save_group(*, user: AbstractUser | None, group: PeopleGroup | None, fields: 
     row.claim = fields.get("claim", row.claim).strip()
     row.all_models = fields.get("all_models", row.all_models)
     row.all_tool_servers = fields.get("all_tool_servers", row.all_tool_servers)
-    row.may = [right for right in May.values if right in may] if set(may) <= set(May.values) else list(may)
+    row.may = [right for right in Right.values if right in may] if set(may) <= set(Right.values) else list(may)
     row.conversation_days = fields.get("conversation_days", row.conversation_days)
     try:
         row.full_clean(validate_constraints=False)
     except ValidationError as error:
         raise invalid_setting(error.message_dict) from error
     row.save()
-    changes = changed(before or PeopleGroup(), row) | _set_related(row, fields)
+    changes = field_changes(before or PeopleGroup(), row) | _set_related(row, fields)
     if row.may != (before.may if before else []):
         changes["may"] = [before.may if before else [], row.may]
     if adding or changes:
@@ -110,9 +112,7 @@ def delete_group(*, user: AbstractUser, group: PeopleGroup) -> None:
     """Delete a group. Its members lose its rights at once. Raises `everyone_is_fixed` (409)."""
     require_right(user, "delete", group)
     if group.everyone:
-        sentence = Sentence(
-            "“Everyone” cannot be deleted: everybody is in it, always. Take away what it gives instead."
-        )
+        sentence = Sentence("“Everyone” cannot be deleted. Remove its rights instead.")
         raise ProductError("everyone_is_fixed", sentence, status=409)
     record(user=user, action="people_group.deleted", row=group, name=group.name)
     group.delete()
@@ -131,7 +131,7 @@ def require_manager(user: User, group: PeopleGroup) -> None:
         return
     if not PeopleGroup.objects.visible_to(user).filter(pk=group.pk).exists():
         raise NotFound("group")
-    sentence = Sentence("Only its managers say who is in this group. Ask one of them, or an administrator.")
+    sentence = Sentence("Only the managers of this group can change its members. Ask one of them, or an administrator.")
     raise ProductError("not_manager", sentence, status=403)
 
 
@@ -139,14 +139,14 @@ def require_manager(user: User, group: PeopleGroup) -> None:
 def add_members(*, user: User, group: PeopleGroup, people: Collection[User]) -> int:
     """Add people to a group. Returns the number of new members."""
     require_manager(user, group)
-    return len(_move(user, _locked(group.pk), people, ()))
+    return len(_change_members(user, _lock(group.pk), people, ()))
 
 
 @transaction.atomic
 def remove_members(*, user: User, group: PeopleGroup, people: Collection[User]) -> int:
     """Remove people from a group, who lose its rights at once. Returns the number of removed members."""
     require_manager(user, group)
-    return len(_move(user, _locked(group.pk), (), people))
+    return len(_change_members(user, _lock(group.pk), (), people))
 
 
 @transaction.atomic
@@ -155,11 +155,11 @@ def follow_claims(*, person: User, claims: Collection[str]) -> None:
     before = set(PeopleGroup.objects.filter(members=person).exclude(claim="").values_list("pk", flat=True))
     after = set(PeopleGroup.objects.filter(claim__in=[each for each in claims if each]).values_list("pk", flat=True))
     for pk in after ^ before:
-        group = _locked(pk)
-        _move(None, group, [person] if pk in after else (), () if pk in after else [person])
+        group = _lock(pk)
+        _change_members(None, group, [person] if pk in after else (), () if pk in after else [person])
 
 
-def _move(user: User | None, group: PeopleGroup, into: Collection[User], out: Collection[User]) -> set[UUID]:
+def _change_members(user: User | None, group: PeopleGroup, into: Collection[User], out: Collection[User]) -> set[UUID]:
     """Add and remove people. Returns the ids of the people who were added or removed."""
     keys = {person.pk for person in (*into, *out)}
     members = set(group.members.filter(pk__in=keys).values_list("pk", flat=True))
@@ -173,7 +173,7 @@ def _move(user: User | None, group: PeopleGroup, into: Collection[User], out: Co
     return added | removed
 
 
-def _locked(pk: UUID) -> PeopleGroup:
+def _lock(pk: UUID) -> PeopleGroup:
     row = PeopleGroup.objects.select_for_update().filter(pk=pk).first()
     if row is None:
         raise NotFound("group")

@@ -12,7 +12,7 @@ from django.views.decorators.http import require_GET, require_POST
 from accounts.access.rights import cached_models_of, rights_of
 from accounts.access.sessions import SignedInRequest as Request
 from accounts.groups import services
-from accounts.models import May, PeopleGroup, User
+from accounts.models import PeopleGroup, Right, User
 from core.errors import ProductError
 from core.requests import get_or_404, with_row
 from core.sentences import Sentence
@@ -24,7 +24,7 @@ PAGE = 50  # members on one page
 def groups(request: Request) -> HttpResponse:
     rights = rights_of(request.user)
     context = {
-        "may": [(right.label, right in rights.may) for right in May],
+        "may": [(right.label, right in rights.may) for right in Right],
         "models": cached_models_of(request.user),
         "servers": None if rights.tool_servers is None else sorted(rights.tool_servers),
         "days": rights.conversation_days,
@@ -34,26 +34,26 @@ def groups(request: Request) -> HttpResponse:
     return _page(request, "groups", context)
 
 
-def managed(user: User, pk: UUID) -> PeopleGroup:
+def get_managed_group(user: User, pk: UUID) -> PeopleGroup:
     """Return a group that the person manages. Raises `NotFound` if they cannot see it, else `not_manager` (403)."""
     group = get_or_404(PeopleGroup.objects.all(), pk, "group")
     services.require_manager(user, group)
     return group
 
 
-@with_row(managed, "GET")
+@with_row(get_managed_group, "GET")
 def members(request: Request, group: PeopleGroup) -> HttpResponse:
     return _members(request, group)
 
 
-@with_row(managed)
+@with_row(get_managed_group)
 def add(request: Request, group: PeopleGroup) -> HttpResponse:
     """Add the person with this user name."""
     name = request.POST.get("username", "").strip()
     person = User.objects.filter(username=name.replace("\0", "")).first()
     if person is None:
         sentence = Sentence(
-            "There is nobody with the user name “{name}”. Look at how it is written, and try again.", name=name[:150]
+            "There is nobody with the user name “{name}”. Check the spelling, and try again.", name=name[:150]
         )
         return _members(request, group, ProductError("no_such_person", sentence, status=422), name)
     services.add_members(user=request.user, group=group, people=[person])
@@ -62,7 +62,7 @@ def add(request: Request, group: PeopleGroup) -> HttpResponse:
 
 @require_POST
 def remove(request: Request, pk: UUID, member: UUID) -> HttpResponse:
-    group = managed(request.user, pk)
+    group = get_managed_group(request.user, pk)
     services.remove_members(user=request.user, group=group, people=[get_or_404(group.members.all(), member, "member")])
     return redirect("settings:group", group.pk)
 

@@ -9,7 +9,7 @@ from django.utils.translation import gettext as _
 
 from accounts.limits import services
 from accounts.models import Limit
-from core.admin import RowAdmin, acting, display
+from core.admin import RowAdmin, acting_user, display
 
 
 class LimitForm(forms.ModelForm):  # type: ignore[type-arg]  # not generic at run time
@@ -42,7 +42,7 @@ class LimitAdmin(RowAdmin):
         return str(limit.user or limit.group or _("Everyone, each person separately"))
 
     def save_model(self, request: HttpRequest, obj: Any, form: Any, change: Any) -> None:
-        services.save_limit(user=acting(request), limit=obj)
+        services.save_limit(user=acting_user(request), limit=obj)
 
     def delete_model(self, request: HttpRequest, obj: Any) -> None:
-        services.delete_limit(user=acting(request), limit=obj)
+        services.delete_limit(user=acting_user(request), limit=obj)

@@ -13,7 +13,7 @@ from rest_framework.serializers import BaseSerializer
 from accounts.access.api_views import ScopedView
 from accounts.limits import services
 from accounts.models import ApiToken, Limit, PeopleGroup, User
-from core.api.fields import Strict
+from core.api.fields import StrictSerializer
 from core.api.pagination import OldestFirst
 from core.permissions import require_right
 
@@ -66,7 +66,7 @@ class ForField(serializers.Field[Any, Any, Any, Any]):
         self.fail("unknown", name=name)
 
 
-class LimitSerializer(Strict, serializers.ModelSerializer[Limit]):
+class LimitSerializer(StrictSerializer, serializers.ModelSerializer[Limit]):
     per = serializers.ChoiceField(
         choices=Limit.Per.choices, allow_null=True, required=False, help_text="Null for a limit without a period."
     )

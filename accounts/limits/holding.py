@@ -60,7 +60,7 @@ def limits_of_token(token: UUID | None, version: UUID | None = None) -> list[Lim
     return _strictest(_limits.get(version).for_tokens.get(token, ())) if token is not None else []
 
 
-def most_at_once(person: UUID, unit: str, version: UUID | None = None) -> Decimal | None:
+def standing_limit(person: UUID, unit: str, version: UUID | None = None) -> Decimal | None:
     """Return a user's limit of a unit that has no period, such as storage; None without a limit."""
     return next((limit.amount for limit in limits_of_person(person, version) if limit.unit == unit), None)
 

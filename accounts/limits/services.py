@@ -5,7 +5,7 @@ from django.core.exceptions import ValidationError
 from django.db import transaction
 
 from accounts.models import Limit
-from core.audit.services import record, record_saved, stored
+from core.audit.services import load_stored, record, record_saved
 from core.errors import invalid_setting
 from core.permissions import require_right, require_store
 
@@ -18,7 +18,7 @@ def save_limit(*, user: AbstractUser | None, limit: Limit) -> Limit:
         limit.full_clean()
     except ValidationError as error:
         raise invalid_setting(error.message_dict) from error
-    before = None if limit._state.adding else stored(limit)
+    before = None if limit._state.adding else load_stored(limit)
     limit.save()
     record_saved(user=user, kind="limit", row=limit, before=before)
     return limit

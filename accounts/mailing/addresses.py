@@ -50,7 +50,7 @@ def change_email(*, user: User, email: str, origin: str) -> bool:
     Returns whether it is stored now. `origin`: scheme and host of this site. Raises `invalid_setting` and `mail_failed`
     (502).
     """
-    if not sending.is_set() or not email:
+    if not sending.has_mail_server() or not email:
         _store(user, email, confirmed=not email)
         return True
     link: ChangeLink = {"person": str(user.pk), "email": email, "before": user.email}
@@ -62,10 +62,10 @@ def change_email(*, user: User, email: str, origin: str) -> bool:
 
 @transaction.atomic
 def confirm_email(*, user: User, key: str) -> None:
-    """Store the address of a followed link. Raises `link_ended` (404), also for another person's link."""
+    """Store the address of a followed link. Raises `link_ended_error` (404), also for another person's link."""
     link = cast("ChangeLink | None", _read(key, CHANGE))
     if link is None or link["person"] != str(user.pk) or link["before"] != user.email:
-        raise link_ended()
+        raise link_ended_error()
     before = user.email
     _store(user, link["email"], confirmed=True)
     if before:  # the reader of that mailbox may not have requested the change
@@ -92,16 +92,16 @@ def _store(user: User, email: str, *, confirmed: bool) -> None:
 
 def sign_up_is_open() -> bool:
     """Return whether people with an address of the right domain may sign up."""
-    return workspace_at().sign_up and sending.is_set() and not any(each.only for each in providers())
+    return workspace_at().sign_up and sending.has_mail_server() and not any(each.only for each in providers())
 
 
-def is_welcome(email: str) -> bool:
+def is_allowed_domain(email: str) -> bool:
     """Return whether the domain of the address may sign up. Every domain may if the workspace names none."""
     domains = workspace_at().sign_up_domain_names
     return not domains or email.rpartition("@")[2].lower() in domains
 
 
-def ask_for_account(*, email: str, origin: str) -> None:
+def request_account(*, email: str, origin: str) -> None:
     """Mail a link to sign up. A worker looks up whether an account has the address, so that no response reveals it."""
     transaction.on_commit(partial(enqueue, "accounts.tasks.mail_sign_up", email, origin))
 
@@ -116,20 +116,20 @@ def mail_sign_up(*, email: str, origin: str) -> bool:
     return True
 
 
-def address_of_sign_up(key: str) -> str:
-    """Return the confirmed address of a link. Raises `link_ended` (404), also if an account has it by now."""
+def read_sign_up_address(key: str) -> str:
+    """Return the confirmed address of a link. Raises `link_ended_error` (404), also if an account has it by now."""
     link = cast("SignUpLink | None", _read(key, SIGN_UP))
-    if link is None or not sign_up_is_open() or not is_welcome(link["email"]):
-        raise link_ended()
+    if link is None or not sign_up_is_open() or not is_allowed_domain(link["email"]):
+        raise link_ended_error()
     if User.objects.filter(email__iexact=link["email"]).exists():
-        raise link_ended()
+        raise link_ended_error()
     return link["email"]
 
 
 @transaction.atomic
-def make_account(*, key: str, username: str, password: str) -> User:
-    """Create an account with the confirmed address of a link. Raises `link_ended` (404)."""
-    person = User.objects.create_user(username, email=address_of_sign_up(key), password=password)
+def create_account(*, key: str, username: str, password: str) -> User:
+    """Create an account with the confirmed address of a link. Raises `link_ended_error` (404)."""
+    person = User.objects.create_user(username, email=read_sign_up_address(key), password=password)
     record(user=person, action="person.added", row=person, name=username, changes={"sign_up": True})
     return person
 
@@ -142,6 +142,6 @@ def _read(key: str, salt: str) -> object:
         return None
 
 
-def link_ended() -> ProductError:
-    sentence = Sentence("This link has ended, or was used already. Ask for another one.")
+def link_ended_error() -> ProductError:
+    sentence = Sentence("This link has expired or was used already. Request a new one.")
     return ProductError("link_ended", sentence, status=404)

@@ -1,4 +1,7 @@
-"""Send mails through the server of `settings.EMAIL_URL`. Without a server, pages show the links themselves."""
+"""Send mails through the server of `settings.EMAIL_URL`.
+
+Without a mail server, pages show the links that a mail would contain.
+"""
 
 import logging
 import smtplib
@@ -22,7 +25,7 @@ class Mail:
     text: str
 
 
-def is_set() -> bool:
+def has_mail_server() -> bool:
     return bool(settings.EMAIL_URL)
 
 
@@ -34,7 +37,7 @@ def send(mails: Sequence[Mail]) -> None:
         with wait_outside():
             connection.send_messages(messages)
     except (OSError, smtplib.SMTPException, ValueError) as error:
-        logger.warning("mail is not sent: %s", type(error).__name__)  # the text of the error may name people
+        logger.warning("a mail could not be sent: %s", type(error).__name__)  # the text of the error may name people
         sentence = Sentence("The mail could not be sent. Check EMAIL_URL with manage.py doctor.")
         raise ProductError("mail_failed", sentence, status=502) from error
 

@@ -10,8 +10,8 @@ from accounts.mailing.sending import Mail
 from accounts.models import User
 from workspace.models.settings import workspace_at
 
-ENDS = gettext_lazy("It works for a day.")
-IF_NOT_ASKED = gettext_lazy("If you did not ask for it, ignore this mail.")
+EXPIRY_NOTE = gettext_lazy("It works for a day.")
+UNREQUESTED_NOTE = gettext_lazy("If you did not request it, ignore this mail.")
 
 
 def link(person: User, address: str) -> Mail:
@@ -20,19 +20,19 @@ def link(person: User, address: str) -> Mail:
     def words(workspace: str) -> tuple[str, list[str]]:
         values = {"workspace": workspace, "name": person.get_username()}
         if person.has_usable_password():
-            subject = _("Another password for %(workspace)s") % values
-            first = _("With this link you choose another password for “%(name)s” in %(workspace)s:") % values
+            subject = _("New password for %(workspace)s") % values
+            first = _("With this link you choose a new password for “%(name)s” in %(workspace)s:") % values
         else:
             subject = _("Your account in %(workspace)s") % values
             first = _("You have an account in %(workspace)s. Your user name is “%(name)s”.") % values
             first += " " + _("With this link you choose your password:")
         days = settings.PASSWORD_RESET_TIMEOUT // 86_400
         expiry_note = ngettext(
-            "It works once, for %(days)d day. Anybody with it gets into your account: do not pass it on.",
-            "It works once, for %(days)d days. Anybody with it gets into your account: do not pass it on.",
+            "It works once, for %(days)d day. Anybody who has it can open your account, so do not pass it on.",
+            "It works once, for %(days)d days. Anybody who has it can open your account, so do not pass it on.",
             days,
         ) % {"days": days}
-        unasked = _("If you did not ask for it, ignore this mail: your password does not change.")
+        unasked = _("If you did not request it, ignore this mail. Your password does not change.")
         return subject, [first, address, expiry_note, *([unasked] if person.has_usable_password() else [])]
 
     return _mail(person.language, person.email, words)
@@ -45,7 +45,7 @@ def confirm(person: User, to: str, address: str) -> Mail:
         values = {"workspace": workspace, "name": person.get_username()}
         subject = _("Confirm your e-mail address for %(workspace)s") % values
         first = _("With this link the account “%(name)s” in %(workspace)s gets this e-mail address:") % values
-        return subject, [first, address, str(ENDS), str(IF_NOT_ASKED)]
+        return subject, [first, address, str(EXPIRY_NOTE), str(UNREQUESTED_NOTE)]
 
     return _mail(person.language, to, words)
 
@@ -55,8 +55,8 @@ def changed(person: User, to: str) -> Mail:
 
     def words(workspace: str) -> tuple[str, list[str]]:
         values = {"workspace": workspace, "name": person.get_username()}
-        subject = _("Another e-mail address for %(workspace)s") % values
-        first = _("Your account “%(name)s” in %(workspace)s has another e-mail address from now on.") % values
+        subject = _("New e-mail address for %(workspace)s") % values
+        first = _("Your account “%(name)s” in %(workspace)s now has a new e-mail address.") % values
         return subject, [first, _("If this was not you, tell an administrator at once.")]
 
     return _mail(person.language, to, words)
@@ -68,8 +68,8 @@ def sign_up(to: str, address: str) -> Mail:
     def words(workspace: str) -> tuple[str, list[str]]:
         values = {"workspace": workspace}
         subject = _("Your account in %(workspace)s") % values
-        first = _("With this link you choose user name and password of your account in %(workspace)s:") % values
-        return subject, [first, address, str(ENDS), str(IF_NOT_ASKED)]
+        first = _("With this link you choose the user name and password of your account in %(workspace)s:") % values
+        return subject, [first, address, str(EXPIRY_NOTE), str(UNREQUESTED_NOTE)]
 
     return _mail("", to, words)
 

@@ -25,13 +25,13 @@ from core.sentences import NO_SENTENCE
 
 
 class AddressForm(forms.Form):
-    """A form with the address that a mail is sent to.
+    """A form for an address to which a mail is sent.
 
-    `often`: the address has reached its limit of mails, so none is sent for now. The page does not show this.
+    `limit_reached`: the address has had too many mails, so none is sent for now. The page does not show this.
     """
 
     retry_after: int | None = None
-    often = False
+    limit_reached = False
 
     email = forms.EmailField(max_length=254)
 
@@ -43,7 +43,7 @@ class AddressForm(forms.Form):
         cleaned = super().clean() or self.cleaned_data
         if cleaned.get("email"):
             attempt = login_throttle.begin_mail(self.request, cleaned["email"])
-            self.often = attempt.pair is not None and attempt.pair.exceeded
+            self.limit_reached = attempt.pair is not None and attempt.pair.exceeded
             self.retry_after = attempt.address.reset if attempt.address and attempt.address.exceeded else None
             login_throttle.require_tries(self.retry_after)
         return cleaned
@@ -56,8 +56,8 @@ class OwnAddressForm(AddressForm):
 class SignUpForm(AddressForm):
     def clean_email(self) -> str:
         email: str = self.cleaned_data["email"]
-        if not addresses.is_welcome(email):
-            raise ValidationError(_("Accounts here are for addresses of another domain. Ask an administrator."))
+        if not addresses.is_allowed_domain(email):
+            raise ValidationError(_("You cannot sign up with an address of this domain. Ask an administrator."))
         return email
 
 
@@ -91,7 +91,7 @@ def email(request: Request) -> HttpResponseBase:
         if request.method == "GET" and "key" in request.GET:
             addresses.confirm_email(user=request.user, key=request.GET["key"])
             return redirect(reverse("settings:email", query={"saved": ""}))
-        if request.method == "POST" and form.is_valid() and not form.often:
+        if request.method == "POST" and form.is_valid() and not form.limit_reached:
             address = form.cleaned_data["email"]
             if addresses.change_email(user=request.user, email=address, origin=site_origin(request)):
                 return redirect(reverse("settings:email", query={"saved": ""}))
@@ -105,10 +105,12 @@ def email(request: Request) -> HttpResponseBase:
         "form": form,
         "problem": problem,
         "sent": sent,
-        "mails": sending.is_set(),
+        "mails": sending.has_mail_server(),
         "saved": "saved" in request.GET,
     }
-    return _when(render(request, "accounts/email.html", context, status=422 if form.errors else status), form)
+    return _with_retry_after(
+        render(request, "accounts/email.html", context, status=422 if form.errors else status), form
+    )
 
 
 @never_cache
@@ -118,12 +120,12 @@ def sign_up(request: HttpRequest) -> HttpResponseBase:
     is_open = addresses.sign_up_is_open()
     form = SignUpForm(request, request.POST if request.method == "POST" else None)
     accepted = request.method == "POST" and is_open and form.is_valid()
-    if accepted and not form.often:
+    if accepted and not form.limit_reached:
         origin = site_origin(request)
-        addresses.ask_for_account(email=form.cleaned_data["email"], origin=origin)
+        addresses.request_account(email=form.cleaned_data["email"], origin=origin)
     status = 404 if not is_open else 422 if form.errors else 200
     context = {"form": form, "asked": accepted, "is_open": is_open}
-    return _when(render(request, "registration/sign_up.html", context, status=status), form)
+    return _with_retry_after(render(request, "registration/sign_up.html", context, status=status), form)
 
 
 @never_cache
@@ -133,9 +135,9 @@ def confirmed(request: HttpRequest) -> HttpResponseBase:
     """Create the account from the mailed link: ask for a user name and a password, then sign the person in."""
     key = request.GET.get("key", "")
     try:
-        form = AccountForm(addresses.address_of_sign_up(key), request.POST if request.method == "POST" else None)
+        form = AccountForm(addresses.read_sign_up_address(key), request.POST if request.method == "POST" else None)
         if request.method == "POST" and form.is_valid():
-            person = addresses.make_account(
+            person = addresses.create_account(
                 key=key, username=form.cleaned_data["username"], password=form.cleaned_data["new_password1"]
             )
             return redirect(proceed(request, person, reverse("chat:home")))
@@ -144,7 +146,7 @@ def confirmed(request: HttpRequest) -> HttpResponseBase:
     return render(request, "registration/account.html", {"form": form}, status=422 if form.is_bound else 200)
 
 
-def _when(response: HttpResponse, form: AddressForm) -> HttpResponse:
+def _with_retry_after(response: HttpResponse, form: AddressForm) -> HttpResponse:
     if form.retry_after is not None:
         response.status_code = 429
         response["Retry-After"] = str(form.retry_after)

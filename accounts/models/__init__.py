@@ -1,4 +1,4 @@
-from accounts.models.group import May, PeopleGroup
+from accounts.models.group import PeopleGroup, Right
 from accounts.models.limit import Limit
 from accounts.models.openid import OpenIDIdentity, OpenIDProvider
 from accounts.models.person import (
@@ -21,10 +21,10 @@ __all__ = [
     "ApiToken",
     "IdempotentAnswer",
     "Limit",
-    "May",
     "OpenIDIdentity",
     "OpenIDProvider",
     "PeopleGroup",
+    "Right",
     "Role",
     "Session",
     "Sharing",

@@ -15,7 +15,7 @@ from django.utils.translation import gettext_lazy as _
 from uuid_utils.compat import uuid7
 
 
-class May(models.TextChoices):
+class Right(models.TextChoices):
     """Rights that a group gives its members, in addition to models and tools."""
 
     SHARE = "share", _("Share conversations by link")
@@ -29,7 +29,7 @@ class May(models.TextChoices):
 
 
 def everything() -> list[str]:
-    return list(May.values)
+    return list(Right.values)
 
 
 class PeopleGroupQuerySet(models.QuerySet["PeopleGroup"]):
@@ -52,7 +52,7 @@ class PeopleGroupQuerySet(models.QuerySet["PeopleGroup"]):
 
 
 class PeopleGroup(models.Model):
-    """A group of people. `may` is a list of `May`.
+    """A group of people. `may` is a list of `Right`.
 
     `everyone` marks the single group to which each person belongs without a row. `claim`: at each sign-in through a
     provider, a person is added to the group if their groups claim has this value, and removed if it does not. Managers
@@ -98,7 +98,7 @@ class PeopleGroup(models.Model):
         help_text=("Used if not all are allowed."),
     )
     may = ArrayField(
-        models.CharField(max_length=20, choices=May),
+        models.CharField(max_length=20, choices=Right),
         verbose_name="may",
         default=list,
         blank=True,

@@ -119,9 +119,11 @@ class Limit(models.Model):
         elif self.unit and self.unit not in self.USED_UP and self.per:
             problems["per"] = gettext("Leave this empty: storage and turns at once have limits at any moment.")
         if self.token_id is not None and self.unit and self.unit not in self.USED_UP:
-            problems["unit"] = gettext("A token has limits of tokens, money and turns; the others are its person's.")
+            problems["unit"] = gettext(
+                "A token can have limits of tokens, money and turns. Set the others for its person."
+            )
         if self.unit == self.Unit.LIVE_TURNS and self.amount is not None and self.amount < 1:
-            problems["amount"] = gettext("The minimum is one turn at once. With zero nothing would ever be answered.")
+            problems["amount"] = gettext("The minimum is one turn at once. With zero, no answer could begin.")
         if self.amount is not None and self.unit and self.unit != self.Unit.MONEY and self.amount % 1:
             problems["amount"] = gettext("Write a whole number.")
         if problems:

@@ -13,7 +13,7 @@ from django.utils.translation import gettext_lazy as _
 from uuid_utils.compat import uuid7
 
 from core.sentences import Sentence
-from core.time_zones import is_zone, present_name, zone_named
+from core.time_zones import find_zone, is_zone, present_name
 from workspace.models import WorkspaceVersion
 
 
@@ -43,7 +43,7 @@ def workspace_timezone() -> str:
 
 def zone_or_workspaces(name: str) -> zoneinfo.ZoneInfo:
     """Return the zone of a stored name. A name that this machine does not know gets the workspace's zone."""
-    return zone_named(name) or zoneinfo.ZoneInfo(workspace_timezone())
+    return find_zone(name) or zoneinfo.ZoneInfo(workspace_timezone())
 
 
 class User(AbstractUser):

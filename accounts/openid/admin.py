@@ -18,8 +18,8 @@ from unfold.widgets import UnfoldAdminPasswordWidget
 from accounts.models import OpenIDProvider
 from accounts.openid import services
 from accounts.openid.reading import read
-from core.admin import RowAdmin, acting, button, display
-from core.crypto import KEY_LOST, state_of
+from core.admin import RowAdmin, acting_user, button, display
+from core.crypto import KEY_LOST, secret_state
 from core.errors import ProductError
 from core.permissions import has_right
 
@@ -50,7 +50,7 @@ class OpenIDProviderForm(forms.ModelForm[OpenIDProvider]):
         super().__init__(*args, **kwargs)
         self._before = copy(self.instance)
         if "new_secret" in self.fields:
-            self.fields["new_secret"].help_text = gettext(SECRET_HELP[state_of(self.instance.client_secret)])
+            self.fields["new_secret"].help_text = gettext(SECRET_HELP[secret_state(self.instance.client_secret)])
 
     @property
     def secret(self) -> str | None:
@@ -88,9 +88,9 @@ class OpenIDProviderAdmin(RowAdmin):
         redirect, sign_out = (request.build_absolute_uri(reverse(name, args=[provider.pk])) for name in names)
         return format_html(
             "{} <code>{}</code><br>{} <code>{}</code>",
-            _("Enter at the provider as the redirect address:"),
+            _("Enter this redirect address at the provider:"),
             redirect,
-            _("and, where it can sign people out here, for back-channel logout:"),
+            _("If the provider supports back-channel logout, enter this address for it:"),
             sign_out,
         )
 
@@ -100,7 +100,7 @@ class OpenIDProviderAdmin(RowAdmin):
 
     @display(description="Secret", label={"stored": "success", "lost": "danger", "none": "info"})
     def secret_state(self, provider: OpenIDProvider) -> str:
-        return state_of(provider.client_secret)
+        return secret_state(provider.client_secret)
 
     def has_add_permission(self, request: HttpRequest, obj: Any = None) -> bool:
         """Return whether the user is a superuser. The right to view is enough to see providers."""
@@ -110,14 +110,14 @@ class OpenIDProviderAdmin(RowAdmin):
     has_delete_permission = has_add_permission
 
     def has_view_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        return has_right(acting(request), "view", OpenIDProvider)
+        return has_right(acting_user(request), "view", OpenIDProvider)
 
     def save_model(self, request: HttpRequest, obj: Any, form: Any, change: Any) -> None:
-        services.store_provider(user=acting(request), provider=obj, secret=form.secret)
+        services.store_provider(user=acting_user(request), provider=obj, secret=form.secret)
 
     @transaction.atomic
     def delete_model(self, request: HttpRequest, obj: Any) -> None:
-        services.delete_provider(user=acting(request), provider=obj)
+        services.delete_provider(user=acting_user(request), provider=obj)
 
     @button("Test", icon="network_check")
     def test(self, request: HttpRequest, object_id: str) -> HttpResponse:

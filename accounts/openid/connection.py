@@ -1,7 +1,7 @@
 """Send requests to an OpenID provider: for its discovery document, its keys, a token, and claims about a person.
 
-Requests that need the document or the keys at the same time share one read (`accounts.openid.shared`). A provider that
-did not answer in time gets no request for some seconds. No connection to the database is held during a request.
+Requests that need the document or the keys at the same time share one read (`accounts.openid.shared`). After a timeout,
+the provider gets no request for some seconds. No connection to the database is held during a request.
 
 An administrator has named the issuer's own host, so it may be in a private network. All other hosts of its document
 must be on the public internet. Only requests within a private network may use http. Redirects are not followed.
@@ -38,16 +38,16 @@ from core.sentences import Sentence
 
 TIMEOUT = 10.0  # seconds without a byte
 BODY_SECONDS = 10.0  # for the whole body of an answer
-ASKED_AGAIN = 15.0  # seconds until the next request to a provider that did not answer in time
+RETRY_SECONDS = 15.0  # until the next request to a provider that did not answer in time
 LARGEST = 1_000_000  # bytes of an answer
-KEPT_FOR = 600.0  # seconds for which the document and the keys are cached
-READINGS = 30  # reads of a provider's keys in a minute, for tokens that no cached key has signed
+CACHE_SECONDS = 600.0  # for which the document and the keys are cached
+MAX_KEY_REFRESHES = 30  # per provider and minute, for tokens that no cached key has signed
 SCOPE = "openid profile email"
-UNREADABLE = Sentence("Its answer cannot be read.")
+UNREADABLE = Sentence("The provider's answer cannot be read.")
 ENDPOINTS = ("authorization_endpoint", "token_endpoint", "jwks_uri")
 _EVERYWHERE = (ip_network("0.0.0.0/0"), ip_network("::/0"))
-_documents = SharedDocuments(kept_seconds=KEPT_FOR, waiting_seconds=2 * (TIMEOUT + BODY_SECONDS))
-_outages = Outages(seconds=ASKED_AGAIN)
+_documents = SharedDocuments(kept_seconds=CACHE_SECONDS, waiting_seconds=2 * (TIMEOUT + BODY_SECONDS))
+_outages = Outages(seconds=RETRY_SECONDS)
 
 
 class CheckedAdapter(HTTPAdapter):
@@ -94,7 +94,7 @@ class CheckedAdapter(HTTPAdapter):
         while piece := raw.read1(LARGEST, decode_content=True):
             body += piece
             if len(body) > LARGEST:
-                raise FetchRefused(Sentence("{host} gave an answer that is too large.", host=self._issuer.host))
+                raise FetchRefused(Sentence("{host} sent an answer that is too large.", host=self._issuer.host))
             if time.monotonic() > end:
                 raise ReadTimeout("the body took too long")
         return bytes(body)
@@ -128,38 +128,43 @@ def session(
 
 
 def metadata(provider: OpenIDProvider) -> JsonObject:
-    """Return the discovery document. Raises `openid_unreachable` (502) and `openid_issuer` (502)."""
+    """Return the discovery document. Raises `openid_unreachable` and `openid_issuer` (502), and `secret_lost` (409)."""
     document = _read(provider, get_well_known_url(provider.issuer, external=True))
     if document.get("issuer") != provider.issuer:
         claimed_issuer = str(document.get("issuer", ""))[:300]
         sentence = Sentence(
-            "The provider calls itself “{named}”. Enter just this as the issuer, if it is the right one.",
+            "The provider calls itself “{named}”. If this is the right provider, enter exactly this issuer.",
             named=claimed_issuer,
         )
         raise ProductError("openid_issuer", sentence, status=502)
     missing = [name for name in ENDPOINTS if not isinstance(document.get(name), str)]
     if missing:
-        raise _unreachable(provider, Sentence("Its discovery document has no “{missing}”.", missing=missing[0]))
+        raise _unreachable(
+            provider, Sentence("The provider's discovery document has no “{missing}”.", missing=missing[0])
+        )
     return document
 
 
 def keys(provider: OpenIDProvider, *, fresh: bool = False) -> KeySet:
-    """Return the keys that the provider signs with. Raises `openid_unreachable` (502).
+    """Return the keys with which the provider signs. `fresh`: bypass the cache, at most `MAX_KEY_REFRESHES` per minute.
 
-    `fresh`: bypass the cache, at most `READINGS` times a minute.
+    Raises `openid_unreachable` and `openid_issuer` (502), and `secret_lost` (409).
     """
     if fresh:
-        allowance = count_in_window(f"openid:keys:{provider.pk}", READINGS, 60)
+        allowance = count_in_window(f"openid:keys:{provider.pk}", MAX_KEY_REFRESHES, 60)
         fresh = allowance is None or not allowance.exceeded
     document = _read(provider, metadata(provider)["jwks_uri"], fresh=fresh)
     try:
         return KeySet.import_key_set(document)  # type: ignore[arg-type]  # it checks the shape itself
     except (JoseError, ValueError, TypeError, KeyError) as error:
-        raise _unreachable(provider, Sentence("Its keys cannot be read.")) from error
+        raise _unreachable(provider, Sentence("The provider's keys cannot be read.")) from error
 
 
 def token(provider: OpenIDProvider, *, code: str, verifier: str, redirect: str) -> JsonObject:
-    """Return the token response for a code. Raises `openid_unreachable` (502) and `openid_refused` (403)."""
+    """Return the token response for a code.
+
+    Raises `openid_refused` (403), `openid_unreachable` and `openid_issuer` (502), and `secret_lost` (409).
+    """
     document = metadata(provider)
     methods = document.get("token_endpoint_auth_methods_supported") or ["client_secret_basic"]
     secret_in_body = "client_secret_basic" not in methods and "client_secret_post" in methods
@@ -177,26 +182,29 @@ def token(provider: OpenIDProvider, *, code: str, verifier: str, redirect: str) 
                 allow_redirects=False,
             )
     except OAuthError as error:
-        raise refused(
+        raise sign_in_refused_error(
             Sentence(
                 "{provider} does not accept the code: {error}.", provider=str(provider), error=str(error.error)[:100]
             )
         ) from error
     if not isinstance(response.get("id_token"), str):
-        raise refused(Sentence("{provider} gave no ID token.", provider=str(provider)))
+        raise sign_in_refused_error(Sentence("{provider} sent no ID token.", provider=str(provider)))
     return dict(response)
 
 
 def userinfo(provider: OpenIDProvider, token: JsonObject) -> JsonObject:
-    """Return the provider's claims about the person of a token; empty if the provider has no userinfo endpoint."""
+    """Return the claims of the provider's userinfo endpoint about the person of a token; empty without an endpoint.
+
+    Raises `openid_unreachable` and `openid_issuer` (502), and `secret_lost` (409).
+    """
     address = metadata(provider).get("userinfo_endpoint")
     if not isinstance(address, str) or not token.get("access_token"):
         return {}
     with session(provider, token=dict(token)) as client:
-        return _json(provider, client, address)
+        return _get_json(provider, client, address)
 
 
-def refused(sentence: Sentence | str) -> ProductError:
+def sign_in_refused_error(sentence: Sentence | str) -> ProductError:
     return ProductError("openid_refused", sentence, status=403)
 
 
@@ -207,19 +215,21 @@ def forget(provider: OpenIDProvider) -> None:
 
 
 def _read(provider: OpenIDProvider, address: str, *, fresh: bool = False) -> JsonObject:
-    """Return the document at an address. Raises `openid_unreachable` (502)."""
+    """Return the JSON document at an address. Raises `openid_unreachable` (502) and `secret_lost` (409)."""
 
     def read() -> JsonObject:
         with session(provider) as client:
-            return _json(provider, client, address, withhold_token=True)
+            return _get_json(provider, client, address, withhold_token=True)
 
     try:
         return _documents.get(provider.issuer, address, read, fresh=fresh)
     except WaitTooLong as error:
-        raise _unreachable(provider, Sentence("It did not answer in time.")) from error
+        raise _unreachable(provider, Sentence("The provider did not answer in time.")) from error
 
 
-def _json(provider: OpenIDProvider, client: OAuth2Session, address: str, *, withhold_token: bool = False) -> JsonObject:
+def _get_json(
+    provider: OpenIDProvider, client: OAuth2Session, address: str, *, withhold_token: bool = False
+) -> JsonObject:
     try:
         with _calling(provider):
             answer: Response = client.get(address, allow_redirects=False, withhold_token=withhold_token)
@@ -228,7 +238,10 @@ def _json(provider: OpenIDProvider, client: OAuth2Session, address: str, *, with
         raise _unreachable(provider, UNREADABLE) from error
     if not isinstance(document, dict):
         raise _unreachable(
-            provider, Sentence("It answered with status {status_code} and no document.", status_code=answer.status_code)
+            provider,
+            Sentence(
+                "The provider answered with status {status_code} and no document.", status_code=answer.status_code
+            ),
         )
     return document
 
@@ -243,7 +256,9 @@ def _calling(provider: OpenIDProvider) -> Iterator[None]:
     if seconds:
         raise _unreachable(
             provider,
-            Sentence("It did not answer just now. Glasshouse asks it again in {seconds} s.", seconds=seconds),
+            Sentence(
+                "The provider did not answer. The next request to it is possible in {seconds} s.", seconds=seconds
+            ),
             seconds,
         )
     try:
@@ -253,14 +268,14 @@ def _calling(provider: OpenIDProvider) -> Iterator[None]:
         raise _unreachable(provider, error.sentence) from error
     except Timeout as error:
         _outages.begin(provider.issuer)
-        raise _unreachable(provider, Sentence("It did not answer in time."), round(ASKED_AGAIN)) from error
+        raise _unreachable(provider, Sentence("The provider did not answer in time."), round(RETRY_SECONDS)) from error
     except (RequestException, ValueError, OSError) as error:
         raise _unreachable(provider, UNREADABLE) from error
 
 
 def _unreachable(provider: OpenIDProvider, why: Sentence, retry_after: int | None = None) -> ProductError:
     sentence = Sentence(
-        "{why} So “{provider}” cannot be used now: try again, or tell an administrator.",
+        "{why} You cannot sign in with “{provider}” now. Try again later, or tell an administrator.",
         why=why,
         provider=str(provider),
     )

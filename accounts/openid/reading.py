@@ -28,12 +28,12 @@ def read(provider: OpenIDProvider) -> ProviderReport:
     algorithms = document.get("id_token_signing_alg_values_supported") or []
     if isinstance(algorithms, list) and algorithms and not set(ALGORITHMS).intersection(map(str, algorithms)):
         sentence = Sentence(
-            ("The provider offers no way to sign in that Glasshouse accepts. It must offer one of {algorithms}."),
+            ("The provider offers no signature algorithm that Glasshouse accepts. It must offer one of {algorithms}."),
             algorithms=", ".join(ALGORITHMS),
         )
         raise ProductError("openid_algorithm", sentence, status=502)
     if not keys:
-        raise ProductError("openid_keys", "The provider answers, and has no keys to sign with yet.", status=502)
+        raise ProductError("openid_keys", "The provider answers, but has no keys to sign with yet.", status=502)
     claims = document.get("claims_supported")
     if provider.groups_claim and isinstance(claims, list) and provider.groups_claim not in claims:
         sentence = Sentence(

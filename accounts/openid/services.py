@@ -1,12 +1,12 @@
 """Changes to OpenID providers, and to the people who sign in through them.
 
-A sign-in finds the person of the verified claims (`person_of`):
+A sign-in finds the person of the verified claims (`get_or_create_user`):
 
 1. by the identity (issuer and subject), if the person has signed in before;
 2. else by a verified e-mail address, if the provider may match accounts;
-3. else it creates an account, if the provider may do that.
+3. else a new account, if the provider may create accounts.
 
-Then the provider's groups decide on the person's groups, and on being a superuser.
+Then the provider's groups decide the person's groups, and whether the person is a superuser.
 """
 
 import logging
@@ -26,14 +26,14 @@ from accounts.access.sessions import SessionStore, end
 from accounts.groups.services import follow_claims
 from accounts.models import OpenIDIdentity, OpenIDProvider, Session, User
 from accounts.openid import connection
-from core.audit.services import record, record_saved, stored
+from core.audit.services import load_stored, record, record_saved
 from core.errors import ProductError, invalid_setting
 from core.net.url_safety import origin
 from core.sentences import Sentence
 
 LONGEST_NAME = 150  # characters of a user name
 LONGEST_SUBJECT = 255  # characters, as the specification says
-MOST_GROUPS = 1_000  # groups of one person that are read
+MOST_GROUPS = 1_000  # that are read for one person
 
 logger = logging.getLogger(__name__)
 
@@ -48,7 +48,7 @@ def store_provider(*, user: AbstractUser | None, provider: OpenIDProvider, secre
     Only superusers may do this, since a provider decides who a person is. `user` is None for a management command.
     """
     require_superuser(user)
-    before = stored(provider)
+    before = load_stored(provider)
     require_secret_for(before, provider.issuer, secret)
     if secret is not None:
         provider.client_secret = secret
@@ -79,28 +79,30 @@ def require_secret_for(before: OpenIDProvider | None, issuer: str, secret: str |
 def require_superuser(user: AbstractUser | None) -> None:
     """Raise `superuser_only` (403) unless the user is a superuser. None is a management command, which may pass."""
     if user is not None and not (user.is_active and user.is_superuser):
-        raise ProductError("superuser_only", "Only a superuser can change who signs people in.", status=403)
+        raise ProductError("superuser_only", "Only a superuser can change OpenID providers.", status=403)
 
 
 # People
 
 
-def person_of(*, provider: OpenIDProvider, claims: Mapping[str, Any]) -> User:
-    """Return the person of a provider's verified claims. Creates a missing account.
+def get_or_create_user(*, provider: OpenIDProvider, claims: Mapping[str, Any]) -> User:
+    """Return the person of a provider's verified claims, with a new account if the provider may create it.
 
     Raises `openid_refused`, `account_off` and `no_account` (403).
     """
     subject = claims.get("sub")
     if not isinstance(subject, str) or not 0 < len(subject) <= LONGEST_SUBJECT or "\0" in subject:
-        raise connection.refused(Sentence("{provider} does not tell who you are.", provider=str(provider)))
+        raise connection.sign_in_refused_error(
+            Sentence("{provider} sent no valid user ID (`sub`).", provider=str(provider))
+        )
     try:
-        return _person_of(provider, claims)
+        return _get_or_create_user(provider, claims)
     except IntegrityError:  # a concurrent sign-in took the user name, or the person signed in twice
-        return _person_of(provider, claims)
+        return _get_or_create_user(provider, claims)
 
 
 @transaction.atomic
-def _person_of(provider: OpenIDProvider, claims: Mapping[str, Any]) -> User:
+def _get_or_create_user(provider: OpenIDProvider, claims: Mapping[str, Any]) -> User:
     rows = OpenIDIdentity.objects.select_for_update()
     row = rows.filter(issuer=provider.issuer, subject=claims["sub"]).first()
     identity = row or _new_identity(provider, claims)
@@ -110,20 +112,20 @@ def _person_of(provider: OpenIDProvider, claims: Mapping[str, Any]) -> User:
         raise ProductError("account_off", sentence, status=403)
     groups = _groups(provider, claims)
     if groups is not None:
-        _follow(provider, identity, groups)
+        _sync_superuser(provider, identity, groups)
         follow_claims(person=person, claims=groups)
     return person
 
 
 def _new_identity(provider: OpenIDProvider, claims: Mapping[str, Any]) -> OpenIDIdentity:
-    matched = _matched(provider, claims)
-    person = matched or _create_person(provider, claims)
-    action = "person.added" if matched is None else "person.linked"
+    existing = _match_by_email(provider, claims)
+    person = existing or _create_person(provider, claims)
+    action = "person.added" if existing is None else "person.linked"
     record(user=person, action=action, row=person, name=person.get_username(), changes={"provider": provider.name})
     return OpenIDIdentity.objects.create(user=person, issuer=provider.issuer, subject=claims["sub"])
 
 
-def _matched(provider: OpenIDProvider, claims: Mapping[str, Any]) -> User | None:
+def _match_by_email(provider: OpenIDProvider, claims: Mapping[str, Any]) -> User | None:
     """Return the only account with the verified address; None unless the provider may match accounts."""
     email = _email(claims)
     if not provider.matches_email or not email or claims.get("email_verified") is not True:
@@ -135,7 +137,7 @@ def _matched(provider: OpenIDProvider, claims: Mapping[str, Any]) -> User | None
 def _create_person(provider: OpenIDProvider, claims: Mapping[str, Any]) -> User:
     if not provider.creates_accounts:
         sentence = Sentence(
-            "You have no account here yet. Ask an administrator to let you in through {provider}.",
+            "You have no account here, and {provider} may not create one. Ask an administrator for an account.",
             provider=str(provider),
         )
         raise ProductError("no_account", sentence, status=403)
@@ -171,32 +173,35 @@ def _email(claims: Mapping[str, Any]) -> str:
     return email
 
 
-def _text(claims: Mapping[str, Any], name: str, most: int = 150) -> str:
+def _text(claims: Mapping[str, Any], name: str, max_length: int = 150) -> str:
     value = claims.get(name)
-    return value.replace("\0", "").strip()[:most] if isinstance(value, str) else ""
+    return value.replace("\0", "").strip()[:max_length] if isinstance(value, str) else ""
 
 
 # Groups
 
 
 def _groups(provider: OpenIDProvider, claims: Mapping[str, Any]) -> set[str] | None:
-    """Return the claimed groups; None if the person's groups stay as they are.
+    """Return the claimed groups; None if the person's groups must not change.
 
-    They stay if no claim is set, or if the provider sends a reference instead of many groups (`_claim_names`).
+    That is so if no claim is set, or if the provider sends a reference instead of the groups (`_claim_names`).
     """
     if not provider.groups_claim:
         return None
     references = claims.get("_claim_names")
     if isinstance(references, dict) and provider.groups_claim in references:
-        logger.warning("%s keeps the groups of somebody elsewhere: theirs stay as they are here", provider)
+        logger.warning("%s sent a reference instead of the groups; the user's groups stay unchanged", provider)
         return None
     claimed = claims.get(provider.groups_claim, [])
     listed = [claimed] if isinstance(claimed, str) else claimed if isinstance(claimed, list) else []
     return {each for each in listed[:MOST_GROUPS] if isinstance(each, str)}
 
 
-def _follow(provider: OpenIDProvider, identity: OpenIDIdentity, groups: set[str]) -> None:
-    """Make members of the administrators' group superusers, and revoke this when they leave the group."""
+def _sync_superuser(provider: OpenIDProvider, identity: OpenIDIdentity, groups: set[str]) -> None:
+    """Make a member of the administrators' group a superuser, and revoke this when they leave the group.
+
+    Only a superuser whom the provider made one is demoted, and never the last one.
+    """
     person = identity.user
     admin = bool(provider.admin_group) and provider.admin_group in groups
     if admin and not person.is_superuser:

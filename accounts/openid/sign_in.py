@@ -1,7 +1,8 @@
 """A sign-in through a provider.
 
 1. `begin` stores state, nonce and PKCE verifier in the browser's session, and returns the provider's address.
-2. The provider sends the browser back with the state. `returned` takes the stored sign-in, once and within ten minutes.
+2. The provider sends the browser back with the state. `take_pending` takes the stored sign-in, once and within ten
+   minutes.
 3. `claims_of` exchanges the code for the verified claims about the person.
 """
 
@@ -69,7 +70,7 @@ def begin(request: HttpRequest, provider: OpenIDProvider, *, redirect: str, then
     return str(url)
 
 
-def returned(request: HttpRequest, pk: UUID) -> ProviderSignIn:
+def take_pending(request: HttpRequest, pk: UUID) -> ProviderSignIn:
     """Remove the pending sign-in with the returned state from the session, and return it.
 
     Raises `openid_refused` (403).
@@ -78,7 +79,7 @@ def returned(request: HttpRequest, pk: UUID) -> ProviderSignIn:
     stored = sign_ins.pop(request.GET.get("state", ""), None)
     request.session[SIGN_INS] = sign_ins
     if not stored or stored["provider"] != str(pk) or time.time() - stored["at"] > SIGN_IN_SECONDS:
-        raise connection.refused(
+        raise connection.sign_in_refused_error(
             Sentence("This sign-in did not start in this browser, or it took too long. Start again.")
         )
     return ProviderSignIn(
@@ -94,30 +95,30 @@ def returned(request: HttpRequest, pk: UUID) -> ProviderSignIn:
 def claims_of(request: HttpRequest, provider: OpenIDProvider, sign_in: ProviderSignIn, *, redirect: str) -> JsonObject:
     """Return the verified claims about the returned person.
 
-    Raises `openid_refused` (403) and `openid_unreachable` (502).
+    Raises `openid_refused` (403), `openid_unreachable` and `openid_issuer` (502), and `secret_lost` (409).
     """
     answer = request.GET
     if answer.get("iss", provider.issuer) != provider.issuer:
-        raise connection.refused(
+        raise connection.sign_in_refused_error(
             Sentence("This answer does not come from {provider}. Start again.", provider=str(provider))
         )
     if "code" not in answer:
         reason = (answer.get("error_description") or answer.get("error") or "?")[:200].rstrip(".")
-        raise connection.refused(
-            Sentence("{provider} has not signed you in, and says: {said}.", provider=str(provider), said=reason)
+        raise connection.sign_in_refused_error(
+            Sentence("{provider} did not sign you in. It says: {said}.", provider=str(provider), said=reason)
         )
     token = connection.token(provider, code=answer["code"], verifier=sign_in.verifier, redirect=redirect)
     claims = tokens.id_token(provider, token["id_token"], nonce=sign_in.nonce, access_token=token.get("access_token"))
     if sign_in.again and _number(claims.get("auth_time")) < sign_in.again - tokens.LEEWAY:
-        raise connection.refused(
+        raise connection.sign_in_refused_error(
             Sentence(
                 "{provider} does not confirm that you signed in just now. Sign in there again.", provider=str(provider)
             )
         )
-    return _completed(provider, token, claims)
+    return _with_userinfo(provider, token, claims)
 
 
-def _completed(provider: OpenIDProvider, token: JsonObject, claims: JsonObject) -> JsonObject:
+def _with_userinfo(provider: OpenIDProvider, token: JsonObject, claims: JsonObject) -> JsonObject:
     """Add the claims of the userinfo endpoint, since many providers leave some out of the ID token."""
     needed = ["email", *([provider.groups_claim] if provider.groups_claim else [])]
     if all(name in claims for name in needed):

@@ -14,7 +14,7 @@ from joserfc.errors import BadSignatureError, InvalidKeyIdError, JoseError
 from joserfc.jws import JWSRegistry
 
 from accounts.models import OpenIDProvider
-from accounts.openid.connection import keys, refused
+from accounts.openid.connection import keys, sign_in_refused_error
 from core.json_types import JsonObject
 from core.sentences import Sentence
 
@@ -58,7 +58,9 @@ def logout_token(provider: OpenIDProvider, text: str) -> JsonObject:
         or not all(isinstance(each, str) for each in subjects)
         or abs(time.time() - claims["iat"]) > LOGOUT_AGE
     ):
-        raise refused(Sentence("This is no logout token of {provider}, or it is too old.", provider=str(provider)))
+        raise sign_in_refused_error(
+            Sentence("This is no logout token of {provider}, or it is too old.", provider=str(provider))
+        )
     return dict(claims)
 
 
@@ -70,10 +72,8 @@ def _signed(provider: OpenIDProvider, text: str) -> jwt.Token:
         except (InvalidKeyIdError, BadSignatureError):  # the provider may have new keys
             return jwt.decode(text, keys(provider, fresh=True), registry=_REGISTRY)
     except (JoseError, ValueError, TypeError) as error:
-        raise refused(
-            Sentence(
-                "The signature of {provider} on the token is not one that Glasshouse accepts.", provider=str(provider)
-            )
+        raise sign_in_refused_error(
+            Sentence("The token of {provider} has no signature that Glasshouse accepts.", provider=str(provider))
         ) from error
 
 
@@ -89,7 +89,7 @@ def _validate(provider: OpenIDProvider, claims: JWTClaims) -> None:
     try:
         claims.validate(leeway=LEEWAY)
     except (JoseError, ValueError, TypeError) as error:
-        raise refused(
+        raise sign_in_refused_error(
             Sentence(
                 "The token of {provider} is not for this sign-in, or has expired. Try again.",
                 provider=str(provider),

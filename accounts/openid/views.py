@@ -43,9 +43,9 @@ def done(request: HttpRequest, pk: UUID) -> HttpResponseBase:
     """Sign in the user whom the provider sent back."""
     provider = _provider(pk)
     try:
-        provider_sign_in = sign_in.returned(request, pk)
+        provider_sign_in = sign_in.take_pending(request, pk)
         claims = sign_in.claims_of(request, provider, provider_sign_in, redirect=_here(request, pk))
-        person = services.person_of(provider=provider, claims=claims)
+        person = services.get_or_create_user(provider=provider, claims=claims)
     except ProductError as error:
         sign_in_refused("")
         return _refused(request, error)

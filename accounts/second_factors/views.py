@@ -23,13 +23,13 @@ from django.views.decorators.http import require_GET, require_http_methods, requ
 from accounts.access.login import (
     OPENID_SESSION,
     SECURED,
-    enter,
+    complete_sign_in,
     fresh_sign_in,
     is_fresh,
     local_address,
     must_set_up_factor,
     pending_sign_in,
-    require_own_way,
+    require_password_sign_in,
 )
 from accounts.access.second_factor import is_required
 from accounts.access.sessions import SignedInRequest as Request
@@ -59,7 +59,7 @@ def second_step(request: HttpRequest) -> HttpResponse:
         if "credential" in request.POST:
             require_passkey(pending.user, request.POST).record_usage()
         if "credential" in request.POST or form.is_valid():
-            enter(request, pending.user)
+            complete_sign_in(request, pending.user)
             return redirect(pending.then)
     except ProductError as error:
         problem = error.sentence
@@ -100,10 +100,10 @@ class PasskeySignInView(LoginWebAuthnView):  # type: ignore[misc]  # it has no t
         return redirect(then)
 
     def form_valid(self, form: PasskeySignInForm) -> None:
-        require_own_way(form.row.user)
+        require_password_sign_in(form.row.user)
         form.row.record_usage()
         self.request.session.pop(OPENID_SESSION, None)
-        enter(self.request, form.row.user)
+        complete_sign_in(self.request, form.row.user)
 
     def form_invalid(self, form: PasskeySignInForm) -> None:
         raise passkey_refused()

@@ -16,7 +16,7 @@ from django.utils.translation import gettext_noop
 from accounts.models import User, Webhook, WebhookDelivery
 from accounts.webhooks import services as webhooks
 from accounts.webhooks.sending import UNSIGNED
-from core.admin import Confirmation, ReadOnlyAdmin, RecordAdmin, acting, confirmed, display
+from core.admin import Confirmation, ReadOnlyAdmin, RecordAdmin, acting_user, confirmation_button, display
 from core.sentences import Sentence
 
 BY_ADMIN = gettext_noop("Switched off by an administrator.")
@@ -33,7 +33,7 @@ class WebhookAdmin(ReadOnlyAdmin):
     show_full_result_count = False
 
     def has_switch_permission(self, request: HttpRequest, object_id: str | None = None) -> bool:
-        return acting(request).has_perm("accounts.change_webhook")
+        return acting_user(request).has_perm("accounts.change_webhook")
 
     @display(description="Host")
     def host(self, webhook: Webhook) -> str:
@@ -47,7 +47,7 @@ class WebhookAdmin(ReadOnlyAdmin):
     def event_names(self, webhook: Webhook) -> str:
         return ", ".join(webhook.events)
 
-    @confirmed(
+    @confirmation_button(
         "Switch off",
         icon="power_settings_new",
         permission="switch",
@@ -56,7 +56,7 @@ class WebhookAdmin(ReadOnlyAdmin):
     )
     def switch_off(self, request: HttpRequest, form: Confirmation, object_id: str) -> HttpResponse:
         webhook = self.row(request, object_id)
-        webhooks.stop_webhook(user=acting(request), webhook=webhook, note=Sentence(BY_ADMIN))
+        webhooks.stop_webhook(user=acting_user(request), webhook=webhook, note=Sentence(BY_ADMIN))
         return self.back(request, webhook, Sentence("The webhook is switched off."))
 
 
@@ -74,7 +74,7 @@ class WebhookDeliveryAdmin(RecordAdmin):
     actions_detail: Any = ("retry",)
 
     def has_retry_permission(self, request: HttpRequest, object_id: str | None = None) -> bool:
-        return acting(request).has_perm("accounts.change_webhookdelivery")
+        return acting_user(request).has_perm("accounts.change_webhookdelivery")
 
     @display(description="Owner")
     def person(self, delivery: WebhookDelivery) -> str:
@@ -107,7 +107,7 @@ class WebhookDeliveryAdmin(RecordAdmin):
         ]
         return format_html_join("", "<p>{}: {}, {} ms. {}</p>", lines)
 
-    @confirmed(
+    @confirmation_button(
         "Try again",
         icon="refresh",
         permission="retry",

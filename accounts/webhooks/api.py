@@ -14,14 +14,14 @@ from rest_framework.serializers import BaseSerializer
 from accounts.access.api_views import ScopedView
 from accounts.models import Webhook, WebhookDelivery
 from accounts.webhooks import services as webhooks
-from core.api.fields import SentenceField, Strict, valid
+from core.api.fields import SentenceField, StrictSerializer, validate
 from core.api.idempotency import ShownOnce
 from core.api.pagination import NewestFirst
 from core.net.site import site_origin
 from core.requests import identifier
 
 
-class WebhookSerializer(Strict, serializers.ModelSerializer[Webhook]):
+class WebhookSerializer(StrictSerializer, serializers.ModelSerializer[Webhook]):
     events = serializers.ListField(
         child=serializers.ChoiceField(choices=Webhook.Event.choices), allow_empty=False, max_length=20
     )
@@ -32,8 +32,8 @@ class WebhookSerializer(Strict, serializers.ModelSerializer[Webhook]):
         read_only_fields: ClassVar = ["id", "note", "failing_since", "created"]
         extra_kwargs: ClassVar = {
             "url": {"help_text": "Begins with http:// or https://. Redirects are not followed."},
-            "note": {"help_text": "Why it was switched off, when nobody did that."},
-            "failing_since": {"help_text": "The first of the tries that have all failed until now."},
+            "note": {"help_text": "The reason if the product switched it off; empty otherwise."},
+            "failing_since": {"help_text": "The time of the first failed try since the last success."},
         }
 
 
@@ -51,7 +51,7 @@ class NewWebhookSerializer(WebhookSerializer):
         fields: ClassVar = [*WebhookSerializer.Meta.fields, "secret", "left_out"]
 
 
-class TrySerializer(Strict):
+class TrySerializer(StrictSerializer):
     at = serializers.DateTimeField()
     status = serializers.IntegerField(allow_null=True, help_text="Null without a response.")
     detail = SentenceField()
@@ -91,7 +91,7 @@ class WebhookViewSet(ScopedView, viewsets.ModelViewSet[Webhook]):
         `left_out`.
         """
         origin = site_origin(request)
-        fields = valid(WebhookSerializer, request)
+        fields = validate(WebhookSerializer, request)
         webhook = webhooks.create_webhook(
             user=self.person,
             origin=origin,

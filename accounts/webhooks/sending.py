@@ -117,11 +117,11 @@ async def attempt(delivery: WebhookDelivery) -> DeliveryAttempt:
     except FetchRefused as refusal:
         detail = str(refusal)
     except (TimeoutError, httpx2.TimeoutException):
-        detail = f"There was no answer within {TIMEOUT:g} seconds."
+        detail = f"The address did not answer within {TIMEOUT:g} seconds."
     except (httpx2.HTTPError, httpx2.InvalidURL):
         detail = "The address cannot be reached, its certificate is not valid, or its answer is broken."
     if status is not None and 300 <= status < 400:
-        detail = "It answered with a redirect, which is not followed. Enter the address it leads to."
+        detail = "The address answered with a redirect, which is not followed. Enter the target of the redirect."
     return DeliveryAttempt(status, detail, round((time.monotonic() - began) * 1_000), code)
 
 

@@ -16,7 +16,7 @@ from uuid_utils.compat import uuid7
 from accounts.models import User
 from accounts.models.webhook import Webhook, WebhookDelivery
 from accounts.webhooks.sending import DELIVERIES, SECRET_PREFIX, UNSIGNED, switch_off
-from core.audit.services import changed_fields, record
+from core.audit.services import changes_by_name, record
 from core.errors import ProductError
 from core.net.url_safety import is_http
 from core.permissions import require_right
@@ -58,7 +58,7 @@ def update_webhook(*, user: User, webhook: Webhook, fields: Mapping[str, Any]) -
     if changes.get("enabled"):
         changes |= {"note": "", "failing_since": None}
     with transaction.atomic():
-        audited = changed_fields(webhook, changes)
+        audited = changes_by_name(webhook, changes)
         if Webhook.objects.visible_to(user).filter(pk=webhook.pk).update(**changes) and audited:
             record(user=user, action="webhook.changed", row=webhook, changes=audited)
         if changes.get("enabled") is False:
@@ -95,7 +95,7 @@ def retry_delivery(*, user: User, delivery: WebhookDelivery) -> WebhookDelivery:
     ended = WebhookDelivery.objects.visible_to(user).exclude(status=WebhookDelivery.Status.WAITING)
     changed = ended.filter(pk=delivery.pk).update(status=WebhookDelivery.Status.WAITING, next_attempt=timezone.now())
     if not changed:
-        sentence = "This delivery waits for its next try already. See “next_attempt” for when that is."
+        sentence = "This delivery already waits for its next try, at “next_attempt”."
         raise ProductError("still_waiting", sentence, status=409)
     DELIVERIES.hand_over(delivery.pk)
     delivery.refresh_from_db()
@@ -172,5 +172,5 @@ def _events(names: Collection[str]) -> list[str]:
             ),
         )
     if not names:
-        raise ProductError("no_event", "Choose at least one event: without one there is nothing to tell.")
+        raise ProductError("no_event", "Choose at least one event.")
     return [event for event in events if event in names]

@@ -32,7 +32,7 @@ class WebhookForm(forms.Form):
 @never_cache
 @require_http_methods(["GET", "POST"])
 def page(request: Request) -> HttpResponse:
-    """Show the webhooks of the person. A POST creates one and shows its secret, this one time."""
+    """Show the webhooks of the person. A POST creates one. Its secret is shown only in this response."""
     form = WebhookForm(request.POST if request.method == "POST" else None)
     webhook = None
     if request.method == "POST" and form.is_valid():
@@ -59,7 +59,7 @@ def _delivery(user: User, pk: UUID) -> WebhookDelivery:
 
 
 @with_row(_webhook)
-def switch(request: Request, webhook: Webhook) -> HttpResponse:
+def toggle(request: Request, webhook: Webhook) -> HttpResponse:
     webhooks.update_webhook(user=request.user, webhook=webhook, fields={"enabled": not webhook.enabled})
     return redirect("settings:webhooks")
 

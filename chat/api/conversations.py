@@ -55,9 +55,9 @@ from chat.sending.services import no_next, queue, remove_next, send
 from chat.turns.services import stop_turn
 from chat.turns.smaller import offers_send_less
 from chat.turns.submit import Ask, regenerate
-from core.api.actions import posts
-from core.api.fields import MoneyField, SentenceField, Strict, valid
-from core.api.idempotency import key_of
+from core.api.actions import post_action
+from core.api.fields import MoneyField, SentenceField, StrictSerializer, validate
+from core.api.idempotency import read_key
 from core.api.pagination import ByUpdate, pages
 from core.api.parameters import refuse_unknown_query
 from core.api.streams import EVENT_STREAM, JSON_OR_EVENTS
@@ -100,7 +100,7 @@ CONTEXT_NOTICE = (
 SEND_LESS = "whether the provider refused this and a shorter prompt might be answered: `regenerate/` with `send_less`"
 
 
-class MarkSerializer(Strict):
+class MarkSerializer(StrictSerializer):
     mark = serializers.ChoiceField(
         choices=MARKS, allow_null=True, help_text="pinned: always sent; excluded: left out; null: neither."
     )
@@ -249,7 +249,7 @@ def starts_turns(
         @wraps(act)
         def start(view: Any, request: Request, pk: str) -> HttpResponseBase:
             row = view.get_object()
-            arguments = [valid(body, request)] if body else []
+            arguments = [validate(body, request)] if body else []
             if request.accepted_renderer.media_type != EVENT_STREAM:
                 started: StartedTurns = {"turns": act(view, row, *arguments)}
                 return Response(TurnsSerializer(started, context=view.get_serializer_context()).data, status=202)
@@ -291,11 +291,11 @@ class AskSerializer(KeepSerializer):
     parent = serializers.UUIDField(required=False, allow_null=True, default=None)  # type: ignore[assignment]  # see above
 
 
-class RewriteSerializer(Strict):
+class RewriteSerializer(StrictSerializer):
     text = serializers.CharField(max_length=1_000_000, trim_whitespace=False)
 
 
-class EditSerializer(Strict):
+class EditSerializer(StrictSerializer):
     text = serializers.CharField(
         max_length=1_000_000, trim_whitespace=False, allow_blank=True, help_text="May be empty if there are files."
     )
@@ -307,7 +307,7 @@ class EditSerializer(Strict):
     )
 
 
-class FeedbackSerializer(Strict):
+class FeedbackSerializer(StrictSerializer):
     feedback = serializers.ChoiceField(choices=["good", "bad", ""], help_text="Empty removes the rating.")
     reasons = serializers.ListField(
         child=serializers.ChoiceField(choices=list(REASONS)),
@@ -397,7 +397,7 @@ class ConversationViewSet(ScopedView, viewsets.ModelViewSet[Conversation]):
             models=body["models"],
             effort=body["effort"],
             parent=body["parent"],
-            key=key_of(self.request),
+            key=read_key(self.request),
         )
         return send(user=self.person, conversation=conversation, ask=ask)
 
@@ -405,7 +405,7 @@ class ConversationViewSet(ScopedView, viewsets.ModelViewSet[Conversation]):
     @action(detail=True, methods=["post"])
     def plan(self, request: Request, pk: str) -> Response:
         """Plan the next turn for a draft: the room that is used, the parts that would be left out, and why."""
-        body = valid(TurnDraftSerializer, request)
+        body = validate(TurnDraftSerializer, request)
         draft = TurnDraft(body["text"], body["files"], body["effort"])
         scope = scope_of(self.get_object())
         [chosen] = body["models"] or [None]
@@ -437,7 +437,7 @@ class MessageViewSet(ScopedView, mixins.RetrieveModelMixin, mixins.DestroyModelM
     def partial_update(self, request: Request, pk: str) -> Response:
         """Mark the message's whole turn on the current branch: pinned, left out, or neither."""
         message = self.get_object()
-        marked = mark_turn(user=self.person, message=message, mark=valid(MarkSerializer, request)["mark"])
+        marked = mark_turn(user=self.person, message=message, mark=validate(MarkSerializer, request)["mark"])
         return Response(self.get_serializer(marked).data)
 
     @extend_schema(
@@ -451,7 +451,7 @@ class MessageViewSet(ScopedView, mixins.RetrieveModelMixin, mixins.DestroyModelM
         mark.
         """
         message = self.get_object()
-        body = valid(MarkSerializer, request)
+        body = validate(MarkSerializer, request)
         marked = mark_file(user=self.person, message=message, file=identifier(file, "file"), mark=body["mark"])
         return Response(self.get_serializer(marked).data)
 
@@ -464,7 +464,7 @@ class MessageViewSet(ScopedView, mixins.RetrieveModelMixin, mixins.DestroyModelM
             models=body["models"],
             effort=body["effort"],
             send_less=body["send_less"],
-            key=key_of(self.request),
+            key=read_key(self.request),
         )
 
     @starts_turns(EditSerializer)
@@ -475,35 +475,35 @@ class MessageViewSet(ScopedView, mixins.RetrieveModelMixin, mixins.DestroyModelM
             message=message,
             text=body["text"],
             files=body.get("files"),
-            key=key_of(self.request),
+            key=read_key(self.request),
         )
 
     @starts_turns(url_path="continue")
     def go_on(self, message: Message) -> Sequence[Turn]:
         """Continue an incomplete answer, in a follow-up turn."""
-        return branches.continue_answer(user=self.person, message=message, key=key_of(self.request))
+        return branches.continue_answer(user=self.person, message=message, key=read_key(self.request))
 
     @starts_turns()
     def shorten(self, message: Message) -> Sequence[Turn]:
         """Ask for a shorter version of an answer, in a follow-up turn."""
-        return branches.shorten_answer(user=self.person, message=message, key=key_of(self.request))
+        return branches.shorten_answer(user=self.person, message=message, key=read_key(self.request))
 
-    @posts(MessageSerializer, RewriteSerializer, url_path="edit-answer")
+    @post_action(MessageSerializer, RewriteSerializer, url_path="edit-answer")
     def edit_answer(self, message: Message, text: str) -> Message:
         """Store an answer in other words, as a version beside it. The conversation goes on from it."""
         return branches.edit_answer(user=self.person, message=message, text=text)
 
-    @posts(ConversationSerializer, status=201)
+    @post_action(ConversationSerializer, status=201)
     def fork(self, message: Message) -> Conversation:
         """Copy the conversation, down to this message, into a new one."""
         return fork_conversation(user=self.person, message=message)
 
-    @posts(ConversationSerializer)
+    @post_action(ConversationSerializer)
     def choose(self, message: Message) -> Conversation:
         """Show the branch of this message, down to its newest message."""
         return branches.choose_branch(user=self.person, message=message)
 
-    @posts(MessageSerializer, FeedbackSerializer)
+    @post_action(MessageSerializer, FeedbackSerializer)
     def feedback(
         self, message: Message, feedback: str, reasons: Sequence[str] | None = None, comment: str | None = None
     ) -> Message:
@@ -535,7 +535,7 @@ class TurnViewSet(ScopedView, mixins.RetrieveModelMixin, viewsets.GenericViewSet
     def get_queryset(self) -> QuerySet[Turn]:
         return Turn.objects.visible_to(self.request.user).select_related("answer", "conversation")
 
-    @posts(TurnSerializer, status=202)
+    @post_action(TurnSerializer, status=202)
     def stop(self, turn: Turn) -> Turn:
         """Stop the answer. The text so far is kept."""
         stop_turn(user=self.person, turn=turn)
@@ -572,7 +572,7 @@ class NextMessageView(ScopedView):
     def put(self, request: Request, pk: str) -> Response:
         """Store the message that waits, in place of any other. 409 `not_answering` if no answer is being written."""
         conversation = visible_conversation(self.person, pk)
-        body = valid(KeepSerializer, request)
+        body = validate(KeepSerializer, request)
         ask = Ask(text=body["text"], files=body["files"], models=body["models"], effort=body["effort"])
         queued = queue(user=self.person, conversation=conversation, ask=ask, replace=True)
         return Response(NextMessageSerializer(queued).data)

@@ -17,7 +17,7 @@ from chat.api.conversations import TurnSerializer
 from chat.models import ToolPermission
 from chat.models.conversation_state import visible_conversation, visible_turn
 from chat.turns.services import decide_call, forget_permission
-from core.api.fields import Strict, valid
+from core.api.fields import StrictSerializer, validate
 from core.api.pagination import OldestFirst
 from core.sentences import Sentence
 from llm.types.forms import MAX_FIELDS
@@ -35,7 +35,7 @@ class FormContentField(serializers.DictField):
         return content
 
 
-class ApprovalSerializer(Strict):
+class ApprovalSerializer(StrictSerializer):
     call = serializers.CharField(max_length=1_000, help_text="The id of the tool call.")
     allow = serializers.BooleanField()
     remember = serializers.BooleanField(
@@ -82,7 +82,7 @@ class ApprovalView(ScopedView):
         If its part has a `form`, the tool asks for values: send them as `content`.
         """
         turn = visible_turn(self.person, pk)
-        body = valid(ApprovalSerializer, request)
+        body = validate(ApprovalSerializer, request)
         decide_call(
             user=self.person,
             turn=turn,

@@ -28,7 +28,7 @@ from chat.prompts.turn_context import base_context
 from chat.prompts.wording import CACHE_REASONS
 from chat.sending.offers import RoomOffer
 from chat.turns.submit import LONGEST_EFFORT
-from core.api.fields import MoneyField, SentenceField, Strict
+from core.api.fields import MoneyField, SentenceField, StrictSerializer
 from core.json_types import JsonObject
 from llm.learning import Evidence
 from llm.models import Effort
@@ -41,7 +41,7 @@ class ErrorSerializer(serializers.Serializer[dict[str, str]]):
     detail = serializers.CharField()
 
 
-class ChosenModelsSerializer(Strict):
+class ChosenModelsSerializer(StrictSerializer):
     """The models that answer: several as `models`, one as `model` or `models`. `validated_data` has `models`."""
 
     model = serializers.UUIDField(

@@ -14,7 +14,7 @@ from celery import current_app
 from django.conf import settings
 from redis.exceptions import RedisError
 
-from core.background import HEARTBEAT_INTERVAL, enqueue, interval_of, key_of, on_database, streams_of_loop
+from core.background import HEARTBEAT_INTERVAL, enqueue, on_database, run_interval_ms, run_key, streams_of_loop
 
 # These run in the worker that finds them overdue, whatever its queue, so that answers go on without the broker.
 RUN_IN_PROCESS = frozenset({"chat.tasks.sweep_turns", "core.tasks.sweep_jobs"})
@@ -27,7 +27,7 @@ async def overdue() -> list[str]:
     tasks = []
     for each in settings.CELERY_BEAT_SCHEDULE.values():
         task = str(each["task"])
-        if await streams_of_loop().set(key_of(task), "late", nx=True, px=interval_of(task)):
+        if await streams_of_loop().set(run_key(task), "late", nx=True, px=run_interval_ms(task)):
             tasks.append(task)
     return tasks
 

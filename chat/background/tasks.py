@@ -45,7 +45,7 @@ from chat.summaries.ending import SUMMARIES
 from chat.turns import runner, store
 from chat.turns.line import move_up
 from core import background, memory
-from core.background import TURNS, enqueue, on_database, report_queues, show_life
+from core.background import TURNS, enqueue, on_database, report_queues, touch_life_file
 from core.consumer import ConsumerWatchdog
 from core.logs import metrics
 from llm.tools.mcp import close_sessions
@@ -78,7 +78,7 @@ async def _take_turns() -> None:
             _room.release()
             raise
         looked = asyncio.Event()
-        background.carry(_run_turn(turn, looked))
+        background.run_in_background(_run_turn(turn, looked))
         await looked.wait()
 
 
@@ -93,14 +93,14 @@ async def _run_turn(turn_id: UUID, looked: asyncio.Event) -> None:
 
 @shared_task(name="chat.tasks.send_next")
 def send_next(conversation_id: str) -> None:
-    background.carry(follow_up(UUID(conversation_id)))
+    background.run_in_background(follow_up(UUID(conversation_id)))
 
 
 @shared_task(name="chat.tasks.advance_run")
 def advance_run(run_id: str) -> None:
     conversation = runs.conversation_of(UUID(run_id))
     if conversation is not None:
-        background.carry(follow_up(conversation))
+        background.run_in_background(follow_up(conversation))
 
 
 @shared_task(name="chat.tasks.draft_checklist")
@@ -110,7 +110,7 @@ def draft_checklist(task_id: str) -> None:
 
 @shared_task(name="chat.tasks.summarise")
 def summarise(job_id: str) -> None:
-    background.carry(write_summary(UUID(job_id)))
+    background.run_in_background(write_summary(UUID(job_id)))
 
 
 async def write_summary(job_id: UUID) -> bool:
@@ -129,7 +129,7 @@ async def _summary_ended(conversation_id: UUID) -> None:
 
 @shared_task(name="chat.tasks.write_title")
 def write_title(turn_id: str) -> None:
-    background.carry(titles.write(UUID(turn_id)))
+    background.run_in_background(titles.write(UUID(turn_id)))
 
 
 @shared_task(name="chat.tasks.sweep_turns")
@@ -137,11 +137,11 @@ def sweep_turns() -> None:
     """End turns of a dead worker, and begin work that it or the broker has lost. Runs every 5 s."""
     turns = store.stale()
     for turn_id in turns.interrupted:
-        background.carry(_recover(turn_id))
+        background.run_in_background(_recover(turn_id))
     for turn_id in turns.unclaimed:
         TURNS.put(turn_id)
     for conversation_id in resuming.due():
-        background.carry(follow_up(conversation_id))
+        background.run_in_background(follow_up(conversation_id))
     for conversation_id in sending.due():
         enqueue("chat.tasks.send_next", conversation_id)
     for run_id in runs.due():
@@ -153,7 +153,7 @@ def sweep_turns() -> None:
 def end_lost_summaries(lost: QuerySet[SummaryJob]) -> None:
     """End summary jobs that are late or lost, and begin the next work in their conversations."""
     for conversation_id in jobs.end_lost(lost):
-        background.carry(_summary_ended(conversation_id))
+        background.run_in_background(_summary_ended(conversation_id))
 
 
 async def _recover(turn_id: UUID) -> None:
@@ -191,7 +191,7 @@ def replay(replay_id: str) -> None:
 
 @shared_task(name="chat.tasks.read_all")
 def read_all(reading_id: str) -> None:
-    background.carry(readings.run(UUID(reading_id)))
+    background.run_in_background(readings.run(UUID(reading_id)))
 
 
 @shared_task(name="chat.tasks.tidy_conversations")
@@ -215,11 +215,11 @@ def _start(sender: Any, **kwargs: Any) -> None:
     watchdog = ConsumerWatchdog(sender, list(sender.app.amqp.queues.consume_from))
     if "turns" in watchdog.queues:
         _taking = background.submit(take_turns())
-    background.submit(watchdog.keep())
+    background.submit(watchdog.watch())
     background.submit(schedule.keep(lambda: watchdog.stalled or _draining))
     background.submit(report_queues(watchdog.queues, lambda: watchdog.stalled or _draining))
     if settings.ALIVE_FILE:
-        background.submit(show_life(Path(settings.ALIVE_FILE), lambda: watchdog.stalled or _draining))
+        background.submit(touch_life_file(Path(settings.ALIVE_FILE), lambda: watchdog.stalled or _draining))
 
 
 @worker_shutting_down.connect
@@ -229,7 +229,7 @@ def _end(**kwargs: Any) -> None:
     _draining = True
     if _taking is not None:
         _taking.cancel()
-    background.end(settings.DRAIN_SECONDS)
+    background.cancel_background_tasks(settings.DRAIN_SECONDS)
     threading.Thread(target=_leave, name="end", daemon=True).start()
 
 
@@ -240,17 +240,17 @@ def _leave() -> None:
     """
     time.sleep(settings.DRAIN_SECONDS)
     with suppress(TimeoutError):
-        background.join(STORED_WITHIN)
+        background.wait_for_background_tasks(STORED_WITHIN)
     _close_sessions()
-    background.leave(0)
+    background.exit_process(0)
 
 
 @worker_shutdown.connect
 def _wait(sender: Any, **kwargs: Any) -> None:
     """Wait for the event loop, then end the process. Celery waits only for its tasks, which have returned already."""
-    background.join()
+    background.wait_for_background_tasks()
     _close_sessions()
-    background.leave(sender.exitcode or 0)
+    background.exit_process(sender.exitcode or 0)
 
 
 def _close_sessions() -> None:

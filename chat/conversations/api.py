@@ -24,7 +24,7 @@ from chat.conversations import search as searching
 from chat.conversations.importing import jobs
 from chat.models import Conversation, Import, Message, Share, Summary, Tag
 from chat.models.conversation_state import visible_conversation
-from core.api.fields import SentenceField, Strict, VisibleField, valid_upload
+from core.api.fields import SentenceField, StrictSerializer, VisibleField, validate_upload
 from core.api.pagination import OldestFirst, pages
 from core.errors import ProductError
 from core.json_bodies import JSONParser
@@ -43,7 +43,7 @@ class TagNames(serializers.ListField):
         return [tag.name for tag in instance.tags.all()]
 
 
-class ConversationSerializer(Strict, serializers.ModelSerializer[Conversation]):
+class ConversationSerializer(StrictSerializer, serializers.ModelSerializer[Conversation]):
     persona = VisibleField(Persona, required=False, allow_null=True)
     project = VisibleField(Project, required=False, allow_null=True)
     pinned = serializers.BooleanField(required=False, help_text="Whether it is pinned above the list.")
@@ -149,7 +149,7 @@ class ShareSerializer(serializers.ModelSerializer[Share]):
         return str(self.context["request"].build_absolute_uri(path))
 
 
-class TermsSerializer(Strict):
+class TermsSerializer(StrictSerializer):
     """Terms of a link. Without a body, everyone who has the link may open it."""
 
     password = serializers.CharField(
@@ -211,7 +211,7 @@ class ShareViewSet(
         sharing.end_share(user=self.person, share=instance)
 
 
-class ChosenSerializer(Strict):
+class ChosenSerializer(StrictSerializer):
     """Changes to the chosen conversations, or `delete` or `restore`."""
 
     conversations = serializers.ListField(child=serializers.UUIDField(), max_length=services.MOST_CHOSEN)
@@ -298,7 +298,9 @@ class ImportViewSet(ScopedView, mixins.ListModelMixin, mixins.RetrieveModelMixin
         Send the zip or the JSON of one conversation of Glasshouse, or the zip or conversations.json of the others.
         `results` has an entry for each conversation, and for each list of an export of Glasshouse.
         """
-        upload = valid_upload(UploadSerializer, request, "Send the export as multipart/form-data in the field “file”.")
+        upload = validate_upload(
+            UploadSerializer, request, "Send the export as multipart/form-data in the field “file”."
+        )
         job = jobs.start_import(user=self.person, name=upload.name or "", content=upload)
         return Response(self.get_serializer(job).data, status=status.HTTP_202_ACCEPTED)
 

@@ -14,7 +14,7 @@ from django.db import transaction
 from django.db.models import Q, QuerySet
 from django.utils import timezone
 
-from accounts.access.holds import free
+from accounts.access.holds import without_holds
 from accounts.models import PeopleGroup, User
 from chat.conversations.receivers import tell_receivers_of
 from chat.models import RESTORABLE_FOR, TEMPORARY_FOR, Attachment, Conversation, Message, Tag, Turn
@@ -116,7 +116,7 @@ def hold(*, user: AbstractUser, conversation: Conversation, under_hold: bool) ->
 
 def _free() -> QuerySet[Conversation]:
     """Return the conversations without a legal hold."""
-    return free(Conversation.objects.select_related("owner"))
+    return without_holds(Conversation.objects.select_related("owner"))
 
 
 @transaction.atomic

@@ -17,7 +17,7 @@ from django.db.models.functions import Cast, Length
 from django.utils import timezone
 
 from accounts.access.rights import require
-from accounts.models import May, User
+from accounts.models import Right, User
 from chat.ledger.models import ModelCall
 from chat.ledger.services import csv_pages
 from chat.models import Attachment, Conversation, Mark, Message, Summary, Turn
@@ -167,7 +167,7 @@ def export(conversation: Conversation, kind: str) -> str:
 @transaction.atomic
 def record_export(*, user: User, conversation: Conversation | None = None) -> None:
     """Record the export of one conversation. None: the export of everything. Raises `right_missing` (403)."""
-    require(user, May.EXPORT)
+    require(user, Right.EXPORT)
     action = "conversation.all_exported" if conversation is None else "conversation.exported"
     record(user=user, action=action, row=conversation)
 

@@ -5,7 +5,7 @@ from itertools import islice
 from uuid import UUID
 
 from accounts.models import PeopleGroup
-from accounts.realtime import News, tell
+from accounts.realtime import News, notify
 from chat.models import Conversation, TeamShare
 from projects.models import Membership, Project
 
@@ -27,7 +27,7 @@ def tell_receivers_of(conversation: Conversation) -> None:
 
 def _tell(people: Iterable[UUID]) -> None:
     for person in people:
-        tell(person, News.SHARED)
+        notify(person, News.SHARED)
 
 
 def _receivers(share: TeamShare) -> Iterable[UUID]:

@@ -15,7 +15,7 @@ from django.utils import timezone
 from accounts.access.holds import is_held, require_rewritable
 from accounts.access.rights import models_of
 from accounts.models import User
-from accounts.realtime import News, tell
+from accounts.realtime import News, notify
 from chat.conversations.erasing import erase, require_lasting
 from chat.conversations.receivers import tell_receivers_of
 from chat.models import Conversation, Message, Tag, Turn
@@ -145,7 +145,7 @@ def change_conversations(*, user: User, conversations: Sequence[Conversation], f
         tags = [tag.pk for tag in Tag.objects.visible_to(user) if tag.name.casefold() in removed]
         link.objects.filter(conversation__in=conversations, tag__in=tags).delete()
         _forget_unused(user)
-    tell(user.pk, News.CONVERSATIONS)
+    notify(user.pk, News.CONVERSATIONS)
 
 
 @transaction.atomic
@@ -165,7 +165,7 @@ def restore_conversations(*, user: User, ids: Collection[object]) -> int:
         tell_receivers_of(conversation)
     restored = Conversation.objects.restorable_by(user).filter(pk__in=[each.pk for each in restorable])
     number = restored.update(deleted=None)
-    tell(user.pk, News.CONVERSATIONS)
+    notify(user.pk, News.CONVERSATIONS)
     return number
 
 

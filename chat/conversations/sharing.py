@@ -20,7 +20,7 @@ from django.utils import timezone
 from django.utils.translation import gettext as _
 
 from accounts.access.rights import require, rights_of
-from accounts.models import May, User
+from accounts.models import Right, User
 from chat.context.build import SourceEntry
 from chat.conversations.erasing import require_lasting
 from chat.models import Conversation, Message, Share, TeamShare, Turn
@@ -79,7 +79,7 @@ def share(*, user: User, conversation: Conversation, terms: ShareTerms = OPEN) -
             "Links to conversations are switched off in this workspace. An administrator can switch them on."
         )
         raise ProductError("sharing_off", sentence, status=403)
-    require(user, May.SHARE)
+    require(user, Right.SHARE)
     if terms.password and len(terms.password) < SHORTEST_PASSWORD:
         raise ProductError(
             "short_password",
@@ -170,7 +170,7 @@ def shares_of(user: User) -> QuerySet[Share]:
 def readable_share(token: str) -> Share:
     """Return the link with this token. Raises `NotFound`, also if its owner may no longer share."""
     row = or_404(Share.objects.readable().select_related("conversation").filter(token=token).first(), _SHARED)
-    if May.SHARE not in rights_of(row.conversation.owner_id).may:
+    if Right.SHARE not in rights_of(row.conversation.owner_id).may:
         raise NotFound(_SHARED)
     return row
 

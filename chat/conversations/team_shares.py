@@ -20,7 +20,7 @@ from django.db.models import F, Q, QuerySet
 from django.utils import timezone
 
 from accounts.access.rights import require
-from accounts.models import May, PeopleGroup, Role, User
+from accounts.models import PeopleGroup, Right, Role, User
 from chat.conversations.erasing import require_lasting
 from chat.conversations.receivers import tell_receivers
 from chat.models import Attachment, Conversation, Message, TeamShare
@@ -94,7 +94,7 @@ def share_with(*, user: User, conversation: Conversation, recipient: Recipient, 
     `one_recipient`, `bad_username`, `own_name`, `too_many_shares`, and `NotFound` for a group or a project that the
     user cannot choose.
     """
-    require(user, May.SHARE_INSIDE)
+    require(user, Right.SHARE_INSIDE)
     require_lasting(conversation)
     with idle(user, conversation) as locked:
         if locked.leaf_id is None:

@@ -17,7 +17,7 @@ from chat.conversations.api import ConversationSerializer
 from chat.conversations.sharing import SharedMessage, shared_page
 from chat.models import Message, TeamShare
 from chat.models.conversation_state import visible_conversation
-from core.api.fields import Strict, valid
+from core.api.fields import StrictSerializer, validate
 from core.api.pagination import pages
 from llm.step_filters.thoughts import without_reasoning
 
@@ -47,7 +47,7 @@ class NewTeamShare(TypedDict, total=False):
     names_sources: bool
 
 
-class NewTeamShareSerializer(Strict):
+class NewTeamShareSerializer(StrictSerializer):
     username = serializers.CharField(required=False, max_length=TeamShare.MAX_USERNAME)
     group = serializers.UUIDField(required=False, help_text="The id of a group that you are in or manage.")
     project = serializers.UUIDField(required=False, help_text="The id of a project that you may change.")
@@ -80,7 +80,7 @@ class ConversationTeamSharesView(ScopedView):
         not. Files, results of tools and reasoning are not shared, only texts and names.
         """
         conversation = visible_conversation(self.person, pk)
-        body = valid(NewTeamShareSerializer, request)
+        body = validate(NewTeamShareSerializer, request)
         row = team_shares.share_with(
             user=self.person,
             conversation=conversation,
@@ -142,7 +142,7 @@ class ReceivedMessagesSerializer(serializers.Serializer[Any]):
     after = serializers.IntegerField(allow_null=True, help_text="Send it as `after` for more; null at the end.")
 
 
-class AfterSerializer(Strict):
+class AfterSerializer(StrictSerializer):
     after = serializers.IntegerField(default=-1, min_value=-1, max_value=10**8)
 
 

@@ -21,7 +21,7 @@ from django_htmx.http import HttpResponseClientRedirect, trigger_client_event
 from accounts.access.api_views import user_of_request
 from accounts.access.authentication import bearer
 from accounts.access.login import fresh_sign_in, require_fresh
-from accounts.access.login_throttle import begin, require_look
+from accounts.access.login_throttle import begin, require_password_tries
 from accounts.access.sessions import SignedInRequest as Request
 from accounts.models import User
 from chat.conversations import daily, services, sharing
@@ -361,9 +361,9 @@ def _open(request: HttpRequest, share: Share) -> None:
     Raises `throttled` (429) and `wrong_password` (403).
     """
     attempt = begin(request, f"share {share.pk}")
-    require_look(attempt.retry_after)
+    require_password_tries(attempt.retry_after)
     if not sharing.opens(share, request.POST.get("password", "")):
-        require_look(attempt.retry_after_failure)
+        require_password_tries(attempt.retry_after_failure)
         raise ProductError(
             "wrong_password", "This is not the password of this link. Ask who gave it to you.", status=403
         )

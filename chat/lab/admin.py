@@ -16,7 +16,7 @@ from accounts.models import User
 from chat.lab import services
 from chat.lab.models import Replay
 from chat.prompts.wording import KINDS, SECTIONS, state_of
-from core.admin import STATES, RecordAdmin, acting, display
+from core.admin import STATE_COLOURS, RecordAdmin, acting_user, display
 from core.errors import ProductError
 from core.i18n import grouped
 from llm.models import Model
@@ -86,10 +86,10 @@ class ReplayAdmin(RecordAdmin):
     search_help_text = "The id of a replay or conversation, or a user name"
 
     def has_add_permission(self, request: HttpRequest) -> bool:
-        return acting(request).has_perm("chat.add_replay")
+        return acting_user(request).has_perm("chat.add_replay")
 
     def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        return acting(request).has_perm("chat.delete_replay")
+        return acting_user(request).has_perm("chat.delete_replay")
 
     def get_fields(self, request: HttpRequest, obj: Any = None) -> Any:
         if obj is None:
@@ -100,7 +100,7 @@ class ReplayAdmin(RecordAdmin):
         if obj is not None:
             return super().get_form(request, obj, change, form=forms.ModelForm, **kwargs)
         form: Any = super().get_form(request, obj, change, **kwargs)
-        form.user = acting(request)
+        form.user = acting_user(request)
         return form
 
     def formfield_for_foreignkey(self, db_field: "ForeignKey[Any, Any]", request: HttpRequest, **kwargs: Any) -> Any:
@@ -109,7 +109,7 @@ class ReplayAdmin(RecordAdmin):
         return super().formfield_for_foreignkey(db_field, request, **kwargs)
 
     def save_model(self, request: HttpRequest, obj: Any, form: Any, change: Any) -> None:
-        services.start_replay(user=cast("User", acting(request)), job=obj)
+        services.start_replay(user=cast("User", acting_user(request)), job=obj)
 
     def response_add(self, request: HttpRequest, obj: Any, post_url_continue: str | None = None) -> HttpResponse:
         return HttpResponseRedirect(reverse("admin:chat_replay_change", args=[obj.pk]))
@@ -159,7 +159,7 @@ class ReplayAdmin(RecordAdmin):
         settings = [f"{name}: {value}" for name, value in named if value]
         return ", ".join(settings) or _("nothing, as it was")
 
-    @display(description="Status", ordering="status", label=STATES)
+    @display(description="Status", ordering="status", label=STATE_COLOURS)
     def status_label(self, job: Replay) -> str:
         return job.status
 

@@ -29,7 +29,7 @@ from core.errors import ProductError
 from core.sentences import Sentence
 from llm.models import Model
 from personas.models import BudgetProfile, SystemPrompt
-from personas.services import texts_then
+from personas.services import texts_of_report
 from projects.models import ProjectFile
 from workspace.models import Workspace
 
@@ -209,7 +209,7 @@ class PastContexts:
             system_prompt=SystemPrompt.objects.filter(version=version).first() if version else None,
             toolbox=_only(context.toolbox, call.get("tools", ())),
             true_ratio=Decimal(ratio) if ratio else None,
-            texts=texts_then(call["versions"]),
+            texts=texts_of_report(call["versions"]),
         )
 
     def varied(self, then: PastContext) -> PastContext:

@@ -17,7 +17,7 @@ from unfold.widgets import UnfoldAdminDateWidget, UnfoldAdminTextInputWidget
 from chat.ledger.models import ModelCall
 from chat.ledger.services import as_csv, between, in_words, record_export
 from chat.ledger.sums import UsageLine, UsageReport
-from core.admin import RecordAdmin, acting, button, column, display
+from core.admin import RecordAdmin, acting_user, button, column, display
 from core.i18n import dollars
 
 TABLES = {
@@ -110,7 +110,7 @@ class ModelCallAdmin(RecordAdmin):
         form = RangeForm(request.GET if "first" in request.GET else {"first": today.replace(day=1), "last": today})
         if "csv" in request.GET and form.is_valid():
             first, last = form.days()
-            record_export(user=acting(request), first=first, last=last)
+            record_export(user=acting_user(request), first=first, last=last)
             return as_csv(form.calls(), "model-calls.csv")
         usage = form.usage() if form.is_valid() else None
         total = usage.total() if usage is not None else None

@@ -19,8 +19,8 @@ from chat.ledger.limits import LimitJson, all_states
 from chat.ledger.models import ModelCall
 from chat.ledger.services import table
 from chat.ledger.sums import UsageLine, UsageReport
-from core.api.fields import MoneyField, valid
-from core.audit.origin import origin
+from core.api.fields import MoneyField, validate
+from core.audit.origin import current_origin
 from core.errors import ProductError
 from core.permissions import require_right
 
@@ -130,7 +130,7 @@ class MyselfSerializer(MeSerializer):
 
     @extend_schema_field(LimitStateSerializer(many=True))
     def get_limits(self, person: User) -> list[LimitJson]:
-        return all_states(person, origin().token_id)
+        return all_states(person, current_origin().token_id)
 
 
 @extend_schema_view(
@@ -181,7 +181,7 @@ class UsageView(_SumsView):
         Days are in the workspace's time zone. A user counts towards one group: the oldest of their groups.
         """
         require_right(self.person, "view", ModelCall)
-        query = valid(UsageQuerySerializer, request, request.query_params)
+        query = validate(UsageQuerySerializer, request, request.query_params)
         usage = UsageReport(query.get("from"), query.get("to"), timezone.get_default_timezone())
         return self.respond(usage.lines(query["by"]))
 
@@ -194,7 +194,7 @@ class OwnUsageView(_SumsView):
 
         Days are in your time zone.
         """
-        query = valid(OwnUsageQuerySerializer, request, request.query_params)
+        query = validate(OwnUsageQuerySerializer, request, request.query_params)
         names = ("model", "conversation", "project")
         only = {"person_id": self.person.pk, **{f"{name}_id": query[name] for name in names if name in query}}
         usage = UsageReport(query.get("from"), query.get("to"), self.person.zone, only)

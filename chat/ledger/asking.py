@@ -14,11 +14,11 @@ from dataclasses import dataclass, replace
 from functools import partial
 from uuid import UUID
 
-from accounts.access.rights import counted_to
+from accounts.access.rights import billing_group
 from chat.ledger.models import ModelCall
 from chat.models import Conversation
 from chat.models.conversation_state import scope_of
-from core.background import completed, on_database, with_retries
+from core.background import on_database, run_to_completion, with_retries
 from core.errors import ModelError
 from llm import tokens
 from llm.learning import check_truncation, learn_refused_window, names_the_window
@@ -148,7 +148,7 @@ async def _ask_once(
         raise
     finally:
         settle = partial(row.delete) if refused else partial(_settle, row, model, counted, answer)
-        await completed(with_retries(settle))  # also after a time-out, since the provider has read the prompt
+        await run_to_completion(with_retries(settle))  # also after a time-out, since the provider has read the prompt
     if len(answer.text) > longest:
         answer.text = answer.text[:longest]
         answer.cut_off = True
@@ -183,7 +183,7 @@ def _store_call(model: Model, counted: int, billing: Billing) -> ModelCall:
         Usage(counted, 0),
         purpose=billing.purpose,
         person_id=billing.person,
-        group_id=counted_to(billing.person) if billing.person is not None else None,
+        group_id=billing_group(billing.person) if billing.person is not None else None,
         reading_id=billing.reading,
         token_id=billing.token,
         conversation_id=billing.conversation.pk if billing.conversation is not None else None,

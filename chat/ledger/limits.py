@@ -21,7 +21,7 @@ from django.template.defaultfilters import filesizeformat
 from django.utils import timezone
 from django.utils.translation import gettext as _
 
-from accounts.limits.holding import limits_of_person, limits_of_token, most_at_once
+from accounts.limits.holding import limits_of_person, limits_of_token, standing_limit
 from accounts.models import Limit, User
 from accounts.models.limit import period
 from chat.ledger.models import ModelCall
@@ -298,7 +298,7 @@ def _sentence(state: LimitState, *, only_reserved: bool) -> Sentence:
 
 def turns_at_once(person: UUID, version: UUID | None = None) -> int | None:
     """Return the most live turns of a user: the smaller of the setting and the limit. None means no limit."""
-    limit = most_at_once(person, Limit.Unit.LIVE_TURNS, version)
+    limit = standing_limit(person, Limit.Unit.LIVE_TURNS, version)
     bounds = [settings.LIVE_TURNS or None, None if limit is None else int(limit)]
     return min((each for each in bounds if each is not None), default=None)
 
@@ -313,7 +313,7 @@ def all_states(person: User, token: UUID | None = None) -> list[LimitJson]:
     """Return the state of every limit of a user, and of the limits of the API token."""
     at_once: list[LimitJson] = []
     for unit, used in ((Limit.Unit.STORAGE, stored_bytes), (Limit.Unit.LIVE_TURNS, _count_live_turns)):
-        most = most_at_once(person.pk, unit)
+        most = standing_limit(person.pk, unit)
         if most is not None:
             at_once.append(
                 {

@@ -62,7 +62,7 @@ class ModelCall(models.Model):
     example for an aborted call, they are our own count, and `counted` is true. `cached_input` and `cache_written` are
     parts of `input`, and `reasoning` is a part of `output`. `cost` is in US dollars, exact; it is null if the model
     had no price. `token`: the API token of the program that asked. `group`: the group that the usage of the user
-    counted to at the time (`accounts.access.rights.counted_to`). Both ids stay when token or group are deleted.
+    counted to at the time (`accounts.access.rights.billing_group`). Both ids stay when token or group are deleted.
     """
 
     class Purpose(models.TextChoices):

@@ -6,7 +6,7 @@ from decimal import Decimal
 
 from django.db import transaction
 
-from accounts.access.rights import counted_to
+from accounts.access.rights import billing_group
 from chat.ledger.limits import require_room
 from chat.ledger.models import ModelCall
 from chat.models.conversation_state import join_line
@@ -50,7 +50,7 @@ def _store_call(server: Embedder | Reranker, payer: Payer, expected: int, *, lim
     embeds = isinstance(server, Embedder)
     row = ModelCall(
         person_id=payer.person,
-        group_id=counted_to(payer.person) if payer.person is not None else None,
+        group_id=billing_group(payer.person) if payer.person is not None else None,
         token_id=payer.token,
         conversation_id=payer.conversation,
         model_name=server.model or server.name,

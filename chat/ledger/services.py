@@ -21,7 +21,7 @@ from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
 from chat.ledger.models import ModelCall
-from core.audit.services import plain, record
+from core.audit.services import record, to_json_value
 from core.i18n import dollars, grouped
 
 # One aggregate for each field of `UsageFigures`. `unpriced` must come before `cost`: from then on `cost` means the sum.
@@ -155,7 +155,7 @@ def money_in_words(sums: UsageFigures) -> str:
 @transaction.atomic
 def record_export(*, user: AbstractUser, first: date | None, last: date | None) -> None:
     """Record in the audit log that a user downloads the model calls of these days."""
-    record(user=user, action="usage.exported", changes={"first": plain(first), "last": plain(last)})
+    record(user=user, action="usage.exported", changes={"first": to_json_value(first), "last": to_json_value(last)})
 
 
 def as_csv(rows: QuerySet[ModelCall], name: str) -> StreamingHttpResponse:

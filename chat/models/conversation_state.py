@@ -16,7 +16,7 @@ from django.db.models.functions import Coalesce
 from django.utils import timezone
 
 from accounts.models import User
-from accounts.realtime import News, tell
+from accounts.realtime import News, notify
 from chat.models.conversation import Conversation, Message, NextMessage, Turn
 from chat.models.summary import SummaryJob
 from chat.models.tree import with_rows
@@ -333,4 +333,4 @@ def list_changed(conversation: Conversation) -> None:
     Does nothing for a conversation that no list shows (`Conversation.objects.listed_for`).
     """
     if conversation.origin == Conversation.Origin.WORKSPACE:
-        tell(conversation.owner_id, News.CONVERSATIONS)
+        notify(conversation.owner_id, News.CONVERSATIONS)

@@ -8,7 +8,7 @@ from django.db import models
 from django.db.models import Exists, OuterRef, Q
 from uuid_utils.compat import uuid7
 
-from accounts.models import May, PeopleGroup
+from accounts.models import PeopleGroup, Right
 from chat.models.conversation import OfConversation
 from projects.models import Project
 
@@ -41,7 +41,7 @@ def _owner_may_share() -> Q:
 
     Without a row “Everyone”, everybody has every right (`PeopleGroup.of_everyone`).
     """
-    sharing = PeopleGroup.objects.filter(may__contains=[May.SHARE_INSIDE])
+    sharing = PeopleGroup.objects.filter(may__contains=[Right.SHARE_INSIDE])
     members = PeopleGroup.members.through.objects.filter(
         user_id=OuterRef("conversation__owner"), peoplegroup__in=sharing.values("pk")
     )

@@ -26,7 +26,7 @@ from chat.realtime import event_stream
 from chat.realtime.events import EventType, WireEvent
 from chat.rendering.references import CITED
 from chat.turns.services import stop_turn
-from core.background import carry, with_retries
+from core.background import run_in_background, with_retries
 from core.errors import ProductError
 from llm import tokens
 
@@ -378,7 +378,7 @@ class Relay:
         except (OperationalError, InterfaceError):
             # The database has no free connection or is down. The client is gone, so the stop is retried here.
             logger.warning("turn %s is stopped once the database can be asked", self._turn.pk)
-            carry(with_retries(self._stop))
+            run_in_background(with_retries(self._stop))
 
     def _stop(self) -> None:
         stop_turn(user=self._turn.conversation.owner, turn=self._turn)

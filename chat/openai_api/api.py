@@ -39,12 +39,12 @@ from chat.openai_api.sent_files import files_of
 from chat.openai_api.serialize import Completion
 from chat.realtime import event_stream
 from chat.realtime.event_stream import threaded
-from core.api.rate_limit import RateAllowance, count, require
+from core.api.rate_limit import RateAllowance, count_call, require_within_limit
 from core.api.views import missing_scope
-from core.background import ended_early
+from core.background import run_until_abandoned
 from core.errors import ProductError
 from core.json_types import JsonObject
-from core.requests import settle
+from core.requests import release_slot
 from core.sentences import Sentence
 
 PROJECT = "X-Glasshouse-Project"
@@ -89,7 +89,7 @@ def for_tokens(method: str, *scopes: str, rate: str = "chat") -> "Callable[[View
                 raise _wrong_method(method)
             caller = await threaded(_caller)(request, scopes, rate)
             try:
-                require(caller.allowance, rate)
+                require_within_limit(caller.allowance, rate)
                 response = await view(request, caller, *args, **kwargs)
             except ProductError as error:
                 response = refusal(request, error)
@@ -131,7 +131,7 @@ def _caller(request: HttpRequest, scopes: tuple[str, ...], rate: str) -> Caller:
         raise ProductError("bad_token", str(error.detail), status=401) from error
     if not set(scopes) & set(row.scopes):
         raise ProductError("missing_scope", missing_scope(scopes[0]), status=403)
-    return Caller(user, frozenset(row.scopes), count(user, rate))
+    return Caller(user, frozenset(row.scopes), count_call(user, rate))
 
 
 def _with_limits(request: HttpRequest, response: HttpResponseBase, allowance: RateAllowance | None) -> HttpResponseBase:
@@ -224,7 +224,7 @@ async def _answered(
     target = await threaded(create_turn.target)(user, program_request, request.headers.get(PROJECT))
     async with files_of(user, program_request.history.files) as files:
         turn = await _started(lambda: create_turn.start(user, program_request, target, files))
-    settle(request)
+    release_slot(request)
     head = AnswerHead(
         turn=str(turn.pk),
         model=target.named.name,
@@ -286,7 +286,7 @@ async def embeddings(request: HttpRequest, caller: Caller) -> HttpResponseBase:
     body = await asyncio.to_thread(body_of, request)
     async with _embedding_calls.turn(caller.user.pk):
         # The next call must not start before this one has ended. It ends early if the client disconnects.
-        return JsonResponse(await ended_early(partial(threaded(embedding.answer), caller.user, body)))
+        return JsonResponse(await run_until_abandoned(partial(threaded(embedding.answer), caller.user, body)))
 
 
 @for_tokens("POST", "chat")

@@ -13,7 +13,7 @@ from django.conf import settings
 from django.db import transaction
 from django.utils import timezone
 
-from accounts.access.holds import free
+from accounts.access.holds import without_holds
 from accounts.models import User
 from chat.context.types import ContextError
 from chat.models import Attachment, Conversation, Message, Turn
@@ -138,7 +138,9 @@ def forget_old() -> None:
     if not days:
         return
     cutoff = timezone.now() - timedelta(days=days)
-    idle = free(Conversation.objects.all()).filter(origin=Conversation.Origin.API, state=Conversation.State.IDLE)
+    idle = without_holds(Conversation.objects.all()).filter(
+        origin=Conversation.Origin.API, state=Conversation.State.IDLE
+    )
     old = idle.filter(updated__lt=cutoff)
     while batch := list(old.order_by("updated").values_list("pk", flat=True)[:BATCH]):
         attached = list(File.objects.filter(attachments__message__conversation__in=batch).distinct())
@@ -147,7 +149,7 @@ def forget_old() -> None:
         unused = File.objects.filter(
             pk__in=[file.pk for file in attached], attachments=None, project_entries=None, uploaded_again=None
         )
-        for file in free(unused).select_related("owner"):
+        for file in without_holds(unused).select_related("owner"):
             # Requests of earlier versions do not name their files. They had images only.
             if str(file.pk) in sent or is_picture(file.name, file.sha256):
                 services.delete(user=file.owner, file=file)

@@ -7,14 +7,14 @@ from uuid import UUID
 
 from django.core.files.base import ContentFile
 
-from accounts.access.holds import free
+from accounts.access.holds import without_holds
 from accounts.models import User
 from chat.models import Conversation, Turn
 from chat.openai_api.errors import refused
 from chat.openai_api.request import FileReference, RequestFile, SentFile
 from chat.openai_api.uploads import file_of
 from chat.realtime.event_stream import threaded
-from core.background import completed
+from core.background import run_to_completion
 from core.errors import ProductError
 from files import services
 from files.models import File
@@ -40,7 +40,7 @@ async def files_of(user: User, sent: Sequence[RequestFile]) -> AsyncIterator[lis
         yield await _read(await threaded(_stored)(user, sent, stored), sent)
     finally:
         if stored:
-            await completed(threaded(_delete_unattached)(user, stored))
+            await run_to_completion(threaded(_delete_unattached)(user, stored))
 
 
 async def _read(files: list[File], sent: Sequence[RequestFile]) -> list[File]:
@@ -84,7 +84,9 @@ def _stored(user: User, sent: Sequence[RequestFile], stored: list[UUID]) -> list
 
 def _delete_unattached(user: User, stored: Sequence[UUID]) -> None:
     """Delete the files that no message has. A file on legal hold stays."""
-    for file in free(File.objects.owned_by(user).filter(pk__in=stored, attachments=None, project_entries=None)):
+    for file in without_holds(
+        File.objects.owned_by(user).filter(pk__in=stored, attachments=None, project_entries=None)
+    ):
         services.delete(user=user, file=file)
 
 

@@ -18,7 +18,7 @@ from uuid import UUID
 from django.utils import timezone
 
 from accounts.access.rights import NO_RIGHTS, Rights, rights_of, search_asks
-from accounts.models import May, User
+from accounts.models import Right, User
 from chat.context.rendering import CitationNumbers
 from chat.context.types import ContextRequest, Reason, Room, Section
 from chat.models import Conversation, Mention, Message, Summary, Turn
@@ -611,7 +611,7 @@ def _chosen_tools(context: TurnContext) -> Sequence[str]:
     else:
         tasks = context.workspace.task_tools and _shows_tasks(context.conversation)
         offered = [*WEB, TASKS] if tasks else [*WEB]
-    return offered if May.WEB in context.rights.may else [name for name in offered if name not in WEB]
+    return offered if Right.WEB in context.rights.may else [name for name in offered if name not in WEB]
 
 
 def tasks_of_turn(claimed: ClaimedTurn, *, whole_day: bool = True) -> PromptTasks | None:

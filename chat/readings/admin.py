@@ -8,7 +8,7 @@ from django.http import HttpRequest, HttpResponse
 from accounts.models import User
 from chat.readings.models import Reading
 from chat.readings.services import stop_reading
-from core.admin import STATES, Confirmation, RecordAdmin, acting, column, confirmed, display
+from core.admin import STATE_COLOURS, Confirmation, RecordAdmin, acting_user, column, confirmation_button, display
 from core.errors import ProductError
 from core.sentences import Sentence
 
@@ -29,9 +29,9 @@ class ReadingAdmin(RecordAdmin):
     actions_detail: Any = ("stop",)
 
     def has_stop_permission(self, request: HttpRequest, object_id: str | None = None) -> bool:
-        return acting(request).has_perm("chat.change_reading")
+        return acting_user(request).has_perm("chat.change_reading")
 
-    @display(description="Status", ordering="status", label=STATES)
+    @display(description="Status", ordering="status", label=STATE_COLOURS)
     def status_label(self, reading: Reading) -> str:
         return reading.status
 
@@ -49,7 +49,7 @@ class ReadingAdmin(RecordAdmin):
         parts = reading.parts.filter(level=0)
         return f"{parts.filter(state='done').count():,} / {parts.count():,}"
 
-    @confirmed(
+    @confirmation_button(
         "Stop",
         icon="stop_circle",
         permission="stop",

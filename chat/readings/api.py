@@ -18,13 +18,13 @@ from chat.readings import services
 from chat.readings.checking import PassagePlace
 from chat.readings.models import Reading, ReadingPart
 from chat.readings.pages import ReadingView
-from core.api.actions import posts
-from core.api.fields import MoneyField, SentenceField, Strict, valid
+from core.api.actions import post_action
+from core.api.fields import MoneyField, SentenceField, StrictSerializer, validate
 from core.api.pagination import pages
 from core.errors import ProductError
 
 
-class QuestionSerializer(Strict):
+class QuestionSerializer(StrictSerializer):
     """The question. `files` names several files, `file` names one."""
 
     file = serializers.UUIDField(required=False, allow_null=True, default=None)
@@ -40,7 +40,7 @@ class NewReadingSerializer(QuestionSerializer):
     )
 
 
-class AgainSerializer(Strict):
+class AgainSerializer(StrictSerializer):
     calls = serializers.IntegerField(
         min_value=1, help_text=("The number in the plan. Another number is refused with 409.")
     )
@@ -257,13 +257,13 @@ class ReadingViewSet(ScopedView, mixins.ListModelMixin, mixins.RetrieveModelMixi
     @action(detail=False, methods=["post"])
     def plan(self, request: Request) -> Response:
         """Return the highest cost of a reading. Nothing is started."""
-        fields = valid(QuestionSerializer, request)
+        fields = validate(QuestionSerializer, request)
         return Response(services.as_json(services.estimate(request=_reading_request(self.person, fields))))
 
     @extend_schema(request=NewReadingSerializer, responses={202: WholeReadingSerializer})
     def create(self, request: Request) -> Response:
         """Start a reading. 409 with the new plan if `calls` is not the number of calls that it takes."""
-        fields = valid(NewReadingSerializer, request)
+        fields = validate(NewReadingSerializer, request)
         reading = services.start_reading(
             user=self.person, request=_reading_request(self.person, fields), calls=fields["calls"]
         )
@@ -282,12 +282,12 @@ class ReadingViewSet(ScopedView, mixins.ListModelMixin, mixins.RetrieveModelMixi
         early = only_answer == "true"
         return Response(services.as_json(services.plan_again(reading=self.get_object(), only_answer=early)))
 
-    @posts(WholeReadingSerializer)
+    @post_action(WholeReadingSerializer)
     def stop(self, reading: Reading) -> Reading:
         """Stop the reading within some seconds. Its notes are kept."""
         return services.stop_reading(user=self.person, reading=reading)
 
-    @posts(WholeReadingSerializer, AgainSerializer, status=202)
+    @post_action(WholeReadingSerializer, AgainSerializer, status=202)
     def resume(self, reading: Reading, calls: int, only_answer: bool) -> Reading:
         """Resume the reading after a stop or an error. Only missing parts are asked."""
         return services.resume_reading(user=self.person, reading=reading, calls=calls, only_answer=only_answer)

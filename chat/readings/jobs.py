@@ -25,7 +25,7 @@ from django.db.models import F, QuerySet
 from django.utils import timezone
 from django.utils.translation import gettext_noop
 
-from accounts.realtime import News, tell
+from accounts.realtime import News, notify
 from chat.citations.judging import check_in_time, judge
 from chat.citations.services import PartCheck
 from chat.ledger.asking import Billing, OwnAnswer, ask
@@ -141,7 +141,7 @@ def _release(rows: QuerySet[Reading]) -> None:
 def _end(reading: Reading, *, status: Reading.Status, code: str, detail: Sentence) -> None:
     rows = READINGS.claimed(reading)
     if not services.settle(rows) and rows.update(finished=timezone.now(), status=status, code=code, detail=detail):
-        tell(reading.person_id, News.READINGS)
+        notify(reading.person_id, News.READINGS)
 
 
 async def _while_ours(rows: QuerySet[Reading], work: Coroutine[Any, Any, None]) -> None:
@@ -317,7 +317,7 @@ def _require_ours(work: _ReadingRun, **fields: Any) -> None:
     """
     if not work.ours.update(heartbeat=timezone.now(), **fields):
         raise _Lost
-    tell(work.reading.person_id, News.READINGS)
+    notify(work.reading.person_id, News.READINGS)
 
 
 async def _answer(work: _ReadingRun) -> None:

@@ -13,10 +13,10 @@ from django.db import transaction
 from django.db.models import Q, QuerySet
 from django.utils import timezone
 
-from accounts.access.holds import free, require_free
+from accounts.access.holds import require_free, without_holds
 from accounts.access.rights import models_of
 from accounts.models import User
-from accounts.realtime import News, tell
+from accounts.realtime import News, notify
 from chat.citations import judging
 from chat.models import Conversation
 from chat.models.conversation_state import visible_conversation
@@ -25,7 +25,7 @@ from chat.readings.admission import require_turn
 from chat.readings.layout import FileRead, TextLayout, layout_of
 from chat.readings.models import Reading, ReadingFile, ReadingPart
 from chat.readings.planning import Budget, Passage, Plan
-from core.audit.origin import origin
+from core.audit.origin import current_origin
 from core.audit.services import record
 from core.errors import NotFound, ProductError
 from core.i18n import dollars
@@ -192,7 +192,7 @@ def start_reading(*, user: User, request: ReadingRequest, calls: int) -> Reading
     agreed = _estimate(model, _parts(divided, request.files, budget), [], budget)
     _require_agreed(agreed, calls)
     ends = [each.end for each in divided.passages]
-    token = origin().token_id
+    token = current_origin().token_id
     lengths = list(accumulate(map(len, divided.texts), initial=0))
     with transaction.atomic():
         require_turn(user, token)
@@ -262,7 +262,7 @@ def resume_reading(*, user: User, reading: Reading, calls: int, only_answer: boo
     current = plan_again(reading=reading, only_answer=only_answer)
     _require_agreed(current, calls)
     with transaction.atomic():
-        require_turn(user, reading.token_id or origin().token_id)
+        require_turn(user, reading.token_id or current_origin().token_id)
         resumed = Reading.objects.exclude(status__in=Reading.LIVE).filter(pk=reading.pk)
         if resumed.update(
             status=Reading.Status.QUEUED,
@@ -294,7 +294,7 @@ def stop_reading(*, user: User, reading: Reading) -> Reading:
     stopped = Reading.Status.STOPPED
     if not settle(rows) and not rows.update(status=stopped, code="stopped", detail="", finished=timezone.now()):
         raise ProductError("not_running", "This is not being read any more. Reload the page.", status=409)
-    tell(reading.person_id, News.READINGS)
+    notify(reading.person_id, News.READINGS)
     reading.refresh_from_db()
     return reading
 
@@ -308,7 +308,7 @@ def settle(rows: QuerySet[Reading]) -> bool:
     person = answered.values_list("person", flat=True).first()
     if person is None or not answered.update(status=Reading.Status.DONE, finished=timezone.now()):
         return False
-    tell(person, News.READINGS)
+    notify(person, News.READINGS)
     return True
 
 
@@ -322,13 +322,17 @@ def remove_reading(*, user: User, reading: Reading) -> None:
         if reading.live:
             raise ProductError("reading_running", "This is being read. Stop it, then remove it.", status=409)
         record(user=user, action="reading.removed", row=reading)
-        tell(reading.person_id, News.READINGS)
+        notify(reading.person_id, News.READINGS)
         reading.delete()
 
 
 def erase_old(people: QuerySet[User], before: datetime) -> None:
     """Delete these people's readings without a conversation that ended before this time, unless a legal hold exists."""
-    readings = free(Reading.objects.all()).exclude(status__in=Reading.LIVE).filter(conversation=None, person__in=people)
+    readings = (
+        without_holds(Reading.objects.all())
+        .exclude(status__in=Reading.LIVE)
+        .filter(conversation=None, person__in=people)
+    )
     readings.filter(Q(finished__lt=before) | Q(finished=None, created__lt=before)).delete()
 
 
@@ -591,5 +595,5 @@ def _decimal_text(cost: Decimal | None) -> str | None:
 
 
 def _hand_over(reading: Reading) -> None:
-    tell(reading.person_id, News.READINGS)
+    notify(reading.person_id, News.READINGS)
     READINGS.hand_over(reading.pk)

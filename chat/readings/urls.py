@@ -1,9 +1,9 @@
 from django.urls import path
 
 from chat.readings import views
-from core.permissions import signed_in
+from core.permissions import require_sign_in
 
-urlpatterns = signed_in(
+urlpatterns = require_sign_in(
     [
         path("readings/", views.readings, name="readings"),
         path("readings/<uuid:pk>/", views.reading, name="reading"),

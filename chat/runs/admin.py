@@ -9,7 +9,7 @@ from django.utils.translation import gettext as _
 from accounts.models import User
 from chat.runs.limits import used
 from chat.runs.services import stop_run
-from core.admin import STATES, Confirmation, RecordAdmin, acting, column, confirmed, display
+from core.admin import STATE_COLOURS, Confirmation, RecordAdmin, acting_user, column, confirmation_button, display
 from core.i18n import grouped
 from core.sentences import Sentence
 from projects.planner.models import Run
@@ -32,9 +32,9 @@ class RunAdmin(RecordAdmin):
     actions_detail: Any = ("stop",)
 
     def has_stop_permission(self, request: HttpRequest, object_id: str | None = None) -> bool:
-        return acting(request).has_perm("chat.change_run")
+        return acting_user(request).has_perm("chat.change_run")
 
-    @display(description="Status", ordering="status", label=STATES)
+    @display(description="Status", ordering="status", label=STATE_COLOURS)
     def status_label(self, run: Run) -> str:
         return run.status
 
@@ -44,7 +44,7 @@ class RunAdmin(RecordAdmin):
         template = _("%(steps)s steps, %(tokens)s tokens, %(minutes)s minutes")
         return template % {"steps": so_far.steps, "tokens": grouped(so_far.tokens), "minutes": f"{so_far.minutes:.0f}"}
 
-    @confirmed(
+    @confirmation_button(
         "Stop",
         icon="stop_circle",
         permission="stop",

@@ -13,15 +13,15 @@ from accounts.access.api_views import ScopedView
 from chat.conversations.services import visible_model, visible_persona
 from chat.runs import services
 from chat.runs.limits import RunUsage, profile_of, used
-from core.api.actions import posts
-from core.api.fields import SentenceField, Strict, valid
+from core.api.actions import post_action
+from core.api.fields import SentenceField, StrictSerializer, validate
 from core.api.pagination import pages
 from core.requests import identifier
 from projects.planner.models import Run, RunStep
 from projects.planner.queries import visible_task
 
 
-class NewRunSerializer(Strict):
+class NewRunSerializer(StrictSerializer):
     persona = serializers.UUIDField(required=False, allow_null=True, default=None)
     model = serializers.UUIDField(required=False, allow_null=True, default=None)
     start = serializers.BooleanField(
@@ -29,7 +29,7 @@ class NewRunSerializer(Strict):
     )  # fmt: skip
 
 
-class AnswerSerializer(Strict):
+class AnswerSerializer(StrictSerializer):
     text = serializers.CharField(
         max_length=1_000_000,
         trim_whitespace=False,
@@ -102,7 +102,7 @@ class TaskRunsView(ScopedView):
 
         If the server has already started a draft, the run continues it.
         """
-        fields = valid(NewRunSerializer, request)
+        fields = validate(NewRunSerializer, request)
         run = services.create_run(
             user=self.person,
             task=visible_task(self.person, pk),
@@ -129,22 +129,22 @@ class RunViewSet(ScopedView, mixins.ListModelMixin, mixins.RetrieveModelMixin, v
         """Return the runs, newest first."""
         return super().list(request, *args, **kwargs)
 
-    @posts(RunSerializer, status=202)
+    @post_action(RunSerializer, status=202)
     def start(self, run: Run) -> Run:
         """Accept the drafted checklist in its current form, and start with its items."""
         return services.start_run(user=self.person, run=run)
 
-    @posts(RunSerializer, status=202)
+    @post_action(RunSerializer, status=202)
     def stop(self, run: Run) -> Run:
         """Stop the run and its current answer. The text so far is kept."""
         return services.stop_run(user=self.person, run=run)
 
-    @posts(RunSerializer, AnswerSerializer, status=202)
+    @post_action(RunSerializer, AnswerSerializer, status=202)
     def answer(self, run: Run, text: str) -> Run:
         """Confirm the breakpoint at which the run waits, or answer its question."""
         return services.answer_run(user=self.person, run=run, text=text)
 
-    @posts(RunSerializer, status=202)
+    @post_action(RunSerializer, status=202)
     def retry(self, run: Run) -> Run:
         """Continue a run that waits, has failed or was stopped."""
         return services.retry_run(user=self.person, run=run)

@@ -51,7 +51,7 @@ def begin(task_id: UUID) -> None:
 
 def unclaimed() -> list[UUID]:
     """Return the tasks with a due draft that no worker has begun."""
-    return background.unclaimed(drafts.waiting())
+    return background.take_unclaimed(drafts.waiting())
 
 
 def due_beside(conversation_id: UUID) -> list[UUID]:

@@ -5,7 +5,7 @@ from django.db.models import Count, QuerySet
 from django.utils import timezone
 
 from accounts.access.rights import require
-from accounts.models import May, User
+from accounts.models import Right, User
 from chat.conversations.services import MAX_TITLE, create_conversation
 from chat.ledger.limits import require_within
 from chat.models import Turn
@@ -15,7 +15,7 @@ from chat.runs import state_machine as runs
 from chat.runs.transitions import end, locked, save
 from chat.turns.services import stop_turn
 from chat.turns.submit import Ask
-from core.audit.origin import origin
+from core.audit.origin import current_origin
 from core.audit.services import record
 from core.errors import NotFound, ProductError
 from core.permissions import has_right
@@ -58,7 +58,7 @@ def create_run(
     (403), and with 409 `for_the_user`, `finished`, `was_moved`, `run_open` and `model_without_tools`; `limit_reached`
     (429).
     """
-    require(user, May.RUN_TASKS)
+    require(user, Right.RUN_TASKS)
     task = visible_task(user, task.pk)
     _check(task)
     if persona is None and task.project is not None:
@@ -74,7 +74,7 @@ def create_run(
             ),
             status=409,
         )
-    token = origin().token_id
+    token = current_origin().token_id
     require_within(user.pk, token, None)  # without a lock: each turn of the run checks again
     run = Run(owner=user, task=task, model=chosen, starts_itself=starts_itself, unasked=unasked, token_id=token)
     try:
@@ -104,21 +104,21 @@ def _begin(run: Run, persona: Persona | None) -> None:
 
 def start_run(*, user: User, run: Run) -> Run:
     """Accept the drafted checklist as it is now, and start it."""
-    require(user, May.RUN_TASKS)
+    require(user, Right.RUN_TASKS)
     runs.start(user=user, run_id=run.pk)
     return _with_notice(user, run)
 
 
 def retry_run(*, user: User, run: Run) -> Run:
     """Resume a run that waits, has failed or was stopped."""
-    require(user, May.RUN_TASKS)
+    require(user, Right.RUN_TASKS)
     runs.retry(user=user, run_id=run.pk)
     return _with_notice(user, run)
 
 
 def answer_run(*, user: User, run: Run, text: str = "") -> Run:
     """Confirm a breakpoint, or answer the run's question."""
-    require(user, May.RUN_TASKS)
+    require(user, Right.RUN_TASKS)
     runs.answer(user=user, run_id=run.pk, ask=Ask(text))
     return _with_notice(user, run)
 

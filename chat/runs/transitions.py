@@ -9,7 +9,7 @@ from django.urls import reverse
 from django.utils import timezone
 
 from accounts.models import User
-from accounts.realtime import News, tell
+from accounts.realtime import News, notify
 from accounts.webhooks.services import emit
 from chat.models import Turn
 from chat.runs import prompts
@@ -78,7 +78,7 @@ def save(run: Run) -> None:
     _tell_if_waiting(run)
     run.heartbeat = timezone.now()
     run.save(update_fields=["status", "item", "needs", "code", "detail", "started", "finished", "heartbeat"])
-    tell(run.owner_id, News.TASKS)
+    notify(run.owner_id, News.TASKS)
 
 
 def _tell_if_waiting(run: Run) -> None:

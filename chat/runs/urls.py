@@ -1,9 +1,9 @@
 from django.urls import path
 
 from chat.runs import views
-from core.permissions import signed_in
+from core.permissions import require_sign_in
 
-urlpatterns = signed_in(
+urlpatterns = require_sign_in(
     [
         path("tasks/<uuid:pk>/run/", views.task_run, name="task_run"),
         path("tasks/code/<str:code>/", views.by_code, name="task_by_code"),

@@ -20,7 +20,7 @@ from chat.realtime.event_stream import tell_pages
 from chat.runs import state_machine as runs
 from chat.summaries.idle import RunWaits, require_no_run
 from chat.turns.submit import MAX_MODELS, Ask, check, remember_effort, submit
-from core.audit.origin import origin
+from core.audit.origin import current_origin
 from core.errors import ProductError
 from files.models import File
 
@@ -113,7 +113,7 @@ def queue(*, user: User, conversation: Conversation, ask: Ask, replace: bool = F
             files=[str(pk) for pk in ask.files],
             asked_models=[str(pk) for pk in ask.models],
             idempotency_key=ask.key or "",
-            token_id=origin().token_id,
+            token_id=current_origin().token_id,
         )
         tell_pages(locked)
     return queued

@@ -17,8 +17,8 @@ from chat.models import Conversation, Summary, SummaryJob
 from chat.models.summary import in_force
 from chat.summaries import services as summary_services
 from chat.summaries.headings import SummarySection
-from core.api.actions import posts
-from core.api.fields import SentenceField, Strict, valid
+from core.api.actions import post_action
+from core.api.fields import SentenceField, StrictSerializer, validate
 from core.api.pagination import pages
 from core.errors import NotFound
 from core.requests import identifier
@@ -26,7 +26,7 @@ from core.requests import identifier
 MOST_SECTIONS = 2 * len(SECTION_SHARES)  # for a repeated name, the last section counts
 
 
-class SectionSerializer(Strict):
+class SectionSerializer(StrictSerializer):
     name = serializers.ChoiceField(choices=list(SECTION_SHARES))
     text = serializers.CharField(max_length=summary_services.MAX_SECTION, allow_blank=True)
 
@@ -47,7 +47,7 @@ class SummarySerializer(serializers.ModelSerializer[Summary]):
         read_only_fields: ClassVar = [name for name in fields if name != "sections"]
 
 
-class SectionsSerializer(Strict):
+class SectionsSerializer(StrictSerializer):
     sections = SectionSerializer(many=True, max_length=MOST_SECTIONS)  # type: ignore[call-arg]  # of the list, which the stubs do not know
 
 
@@ -80,12 +80,12 @@ class SummaryViewSet(ScopedView, viewsets.ReadOnlyModelViewSet[Summary]):
             return rows.filter(conversation=identifier(conversation, "conversation"))
         return rows.exclude(conversation__origin=Conversation.Origin.TEMPORARY) if self.action == "list" else rows
 
-    @posts(SummarySerializer, SectionsSerializer, status=201)
+    @post_action(SummarySerializer, SectionsSerializer, status=201)
     def edit(self, summary: Summary, sections: list[SummarySection]) -> Summary:
         """Store a corrected summary, which replaces this one."""
         return summary_services.edit_summary(user=self.person, summary=summary, sections=sections)
 
-    @posts(SummaryJobSerializer, status=202)
+    @post_action(SummaryJobSerializer, status=202)
     def rebuild(self, summary: Summary) -> SummaryJob:
         """Write the summary again from the messages themselves."""
         return summary_services.rebuild_summary(user=self.person, summary=summary)
@@ -109,7 +109,7 @@ class ConversationSummaryView(ScopedView):
         return Response(SummarySerializer(summary).data)
 
 
-class SummariseSerializer(Strict):
+class SummariseSerializer(StrictSerializer):
     model = serializers.UUIDField(
         required=False,
         allow_null=True,
@@ -122,6 +122,6 @@ class SummariseView(ScopedView):
     def post(self, request: Request, pk: str) -> Response:
         """Summarise all messages except the newest now, and allow automatic summaries."""
         conversation = get_object_or_404(Conversation.objects.visible_to(self.person), pk=pk)
-        model = valid(SummariseSerializer, request).get("model")
+        model = validate(SummariseSerializer, request).get("model")
         job = summary_services.summarise_now(user=self.person, conversation=conversation, model=model)
         return Response(SummaryJobSerializer(job).data, status=status.HTTP_202_ACCEPTED)

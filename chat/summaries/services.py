@@ -16,7 +16,7 @@ from chat.summaries.ending import SUMMARIES
 from chat.summaries.headings import SummarySection
 from chat.summaries.idle import idle
 from chat.summaries.jobs import context_for
-from core.audit.origin import origin
+from core.audit.origin import current_origin
 from core.errors import ProductError
 from core.requests import get_or_404
 from core.sentences import Sentence
@@ -159,7 +159,7 @@ def _job(
         reason=reason,
         model=model or (turn.model if turn else leaf.model if leaf else None),
         target=target,
-        token_id=origin().token_id,
+        token_id=current_origin().token_id,
         fixed=due.fixed_of(calls[-1]) if calls else 0,
         heartbeat=timezone.now(),
     )

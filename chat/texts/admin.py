@@ -19,7 +19,7 @@ from core.errors import ProductError
 from core.sentences import Sentence
 from llm import tokens
 from personas import services
-from personas.admin import PromptAdmin, person
+from personas.admin import PromptAdmin, acting_person
 from personas.forms import TextForm
 from personas.models import PromptText
 from personas.texts import GROUPS, TEXTS, TextDefinition, Texts, TextVersion, check_text
@@ -78,7 +78,11 @@ class TextAdmin(PromptAdmin):
     def save_model(self, request: HttpRequest, obj: Any, form: Any, change: Any) -> None:
         fields = form.cleaned_data
         stored = services.save_text(
-            user=person(request), name=obj.name, text=fields["text"], note=fields["note"], activate=fields["activate"]
+            user=acting_person(request),
+            name=obj.name,
+            text=fields["text"],
+            note=fields["note"],
+            activate=fields["activate"],
         )
         obj.pk = stored.pk
         obj.refresh_from_db()
@@ -174,9 +178,9 @@ class TextAdmin(PromptAdmin):
         if chosen is None:
             raise Http404
         if chosen.version:
-            services.activate_prompt(user=person(request), prompt=chosen)
+            services.activate_prompt(user=acting_person(request), prompt=chosen)
         else:
-            services.use_built_in_text(user=person(request), name=name)
+            services.use_built_in_text(user=acting_person(request), name=name)
         message = (
             Sentence("{chosen} of “{title}” is active.", chosen=str(chosen), title=TEXTS[name].title)
             if chosen.version

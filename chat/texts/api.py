@@ -8,8 +8,8 @@ from rest_framework.decorators import action
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from core.api.entity_tags import ETAG, IF_MATCH, expected, tagged
-from core.api.fields import Strict, valid
+from core.api.entity_tags import ETAG, IF_MATCH, expected_tags, set_entity_tag
+from core.api.fields import StrictSerializer, validate
 from core.api.pagination import pages
 from core.errors import NotFound
 from core.requests import or_404
@@ -71,7 +71,7 @@ class PromptTextSerializer(serializers.Serializer[Any]):
     )
 
 
-class PromptTextVersionSerializer(Strict, serializers.ModelSerializer[PromptText]):
+class PromptTextVersionSerializer(StrictSerializer, serializers.ModelSerializer[PromptText]):
     text = serializers.CharField(allow_blank=True, max_length=Persona.MAX_INSTRUCTIONS, trim_whitespace=False)
     activate = serializers.BooleanField(default=True, write_only=True)
     tokens = serializers.IntegerField(
@@ -86,7 +86,7 @@ class PromptTextVersionSerializer(Strict, serializers.ModelSerializer[PromptText
         read_only_fields: ClassVar = ["name", "version", "author", "active", "created"]
 
 
-class ActiveVersionSerializer(Strict):
+class ActiveVersionSerializer(StrictSerializer):
     version = serializers.IntegerField(allow_null=True, min_value=1, help_text="Null: the built-in text.")
 
 
@@ -129,29 +129,29 @@ class PromptTextViewSet(AdminView, viewsets.GenericViewSet[PromptText]):
     def save_version(self, request: Request, name: str) -> Response:
         """Add a version. It becomes active unless `activate` is false."""
         require_text(name)
-        body = valid(PromptTextVersionSerializer, request)
+        body = validate(PromptTextVersionSerializer, request)
         stored = services.save_text(
             user=self.person,
             name=name,
             text=body["text"],
             note=body.get("note", ""),
             activate=body["activate"],
-            based_on=expected(request),
+            based_on=expected_tags(request),
         )
         response = Response(PromptTextVersionSerializer(stored).data, status=201)
-        return tagged(response, stored.tag) if stored.active else response
+        return set_entity_tag(response, stored.tag) if stored.active else response
 
     @extend_schema(request=ActiveVersionSerializer, responses=PromptTextSerializer, parameters=[NAME, IF_MATCH, ETAG])
     @action(detail=True, methods=["post"])
     def activate(self, request: Request, name: str) -> Response:
         """Activate an earlier version, or the built-in text with null."""
         require_text(name)
-        number = valid(ActiveVersionSerializer, request)["version"]
+        number = validate(ActiveVersionSerializer, request)["version"]
         if number is None:
-            services.use_built_in_text(user=self.person, name=name, based_on=expected(request))
+            services.use_built_in_text(user=self.person, name=name, based_on=expected_tags(request))
         else:
             row = or_404(PromptText.objects.filter(name=name, version=number).first(), "version of this text")
-            services.activate_prompt(user=self.person, prompt=row, based_on=expected(request))
+            services.activate_prompt(user=self.person, prompt=row, based_on=expected_tags(request))
         return _respond(name)
 
 
@@ -164,7 +164,7 @@ def require_text(name: str) -> None:
 def _respond(name: str) -> Response:
     require_text(name)
     active = PromptText.objects.filter(name=name, active=True).first()
-    return tagged(
+    return set_entity_tag(
         Response(PromptTextSerializer(_shown_text(name, active)).data), active.tag if active else services.NO_VERSION
     )
 

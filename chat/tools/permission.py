@@ -14,7 +14,7 @@ import httpx2
 from chat.models import Conversation, Message, ToolPermission
 from chat.models.tree import branch_rows
 from core.background import on_database
-from core.net.addresses import HostListing, canonical, host_of, named_in
+from core.net.addresses import HostListing, canonical, find_addresses, host_of
 from core.net.url_safety import FetchRefused
 from llm.tools.services import host_lists
 
@@ -123,7 +123,7 @@ def _named_on(leaf: UUID | None) -> set[str]:
     """
     rows = Message.objects.filter(pk__in=branch_rows(leaf).values("pk"))
     written = rows.filter(role=Message.Role.USER).exclude(turns__step__isnull=False)
-    named = {url for message in written for url in named_in(message.text)}
+    named = {url for message in written for url in find_addresses(message.text)}
     for parts in rows.filter(role=Message.Role.ASSISTANT).values_list("parts", flat=True):
         documents = (each for part in parts if part["type"] == "tool_result" for each in part.get("documents", ()))
         named |= {canonical(str(each["url"])) for each in documents if "url" in each}

@@ -8,7 +8,7 @@ from uuid import UUID
 from chat.ledger.limits import PlannedPrompt, require_prompt_within, require_within, turns_at_once
 from chat.models import Conversation
 from chat.models.conversation_state import ConversationStatus, require_persona, require_room, scope_of
-from core.audit.origin import origin
+from core.audit.origin import current_origin
 from files.models import File
 from files.services import tokens_of
 from llm.models import Model
@@ -54,7 +54,7 @@ def admit(
     most = turns_at_once(conversation.owner_id, status.version)
     require_room(status, len(models), most)
     room = len(models) if most is None else max(0, most - status.live)
-    token = token or origin().token_id
+    token = token or current_origin().token_id
     limits = require_within(conversation.owner_id, token, status.version, len(models))
     if not limits:
         return [AdmittedModel(model, place >= room, token) for place, model in enumerate(models)]

@@ -5,7 +5,7 @@ from typing import NamedTuple
 from uuid import UUID
 
 from accounts.access.rights import rights_of
-from accounts.models import May, User
+from accounts.models import Right, User
 from chat.models import Conversation
 from chat.prompts.turn_context import TurnContext
 from chat.tools.toolbox import SEPARATOR
@@ -80,9 +80,9 @@ def _lost(uses: TurnUses, version: UUID | None, personas: "set[tuple[UUID, UUID]
     rights = rights_of(uses.user, version)
     if not rights.uses_model(uses.model):
         return MODEL
-    if (uses.web and May.WEB not in rights.may) or not all(map(rights.uses_server, uses.servers)):
+    if (uses.web and Right.WEB not in rights.may) or not all(map(rights.uses_server, uses.servers)):
         return TOOLS
-    if uses.tasks and May.RUN_TASKS not in rights.may:
+    if uses.tasks and Right.RUN_TASKS not in rights.may:
         return TASKS
     if uses.persona is not None and (uses.user.pk, uses.persona) in personas:
         return PERSONA

@@ -50,7 +50,7 @@ from chat.turns.emitter import Answer, answer_of, guarded
 from chat.turns.keeper import keep
 from chat.turns.rights import TurnUses, require_rights, uses_of
 from chat.turns.store import INTERRUPTED, UNEXPECTED, Ending, TurnOutcome, last_event
-from core.background import completed, first_on_database, on_database, with_retries
+from core.background import first_on_database, on_database, run_to_completion, with_retries
 from core.errors import ModelError, ProductError
 from core.logs import tracing
 from core.logs.context import log_context
@@ -116,7 +116,7 @@ async def run(turn_id: UUID, looked: asyncio.Event) -> UUID | None:
     is set once the claim has succeeded or failed.
     """
     try:
-        claimed = await completed(first_on_database(_claim, turn_id))
+        claimed = await run_to_completion(first_on_database(_claim, turn_id))
     finally:
         looked.set()
     if claimed is None:
@@ -214,7 +214,7 @@ class _Run:
         hint = asyncio.create_task(announce(self.turn.conversation_id, notice))
         ending = await self._work(publisher)
         self.answer.close()
-        await completed(self._end(ending, publisher))
+        await run_to_completion(self._end(ending, publisher))
         await asyncio.gather(hint, return_exceptions=True)
 
     async def _work(self, publisher: "asyncio.Task[None]") -> Ending:
@@ -256,7 +256,7 @@ class _Run:
             else:
                 await self._begin(context)
             cycles = self.context.profile.max_cycles
-            async with aclosing(agent_loop.run(self._prepare, self._results, max_cycles=cycles)) as events:
+            async with aclosing(agent_loop.run(self._prepare, self._results, max_steps=cycles)) as events:
                 async for event in events:
                     await self._take_note(event)
                     self.answer.add(event)
@@ -335,19 +335,19 @@ class _Run:
         searched = any(part.get("name") == SEARCH_GUIDANCE.name for part in self.answer.parts)
         await self._begin(await on_database(partial(context_of_claimed_turn, searched=searched), self._claimed, model))
 
-    async def _prepare(self, cycle: agent_loop.Cycle, added: Sequence[ModelMessage]) -> agent_loop.PreparedCall:
+    async def _prepare(self, step_plan: agent_loop.StepPlan, added: Sequence[ModelMessage]) -> agent_loop.PreparedCall:
         """Prepare the next model call for the loop. `added`: the messages of this turn so far."""
-        if cycle.refused is not None and cycle.refused.unavailable:
-            await self._next_model(cycle.refused, added)
+        if step_plan.previous_error is not None and step_plan.previous_error.unavailable:
+            await self._next_model(step_plan.previous_error, added)
         if tools_changed(self._sessions):
             await self._offer_tools()
         added = self._without_others_reasoning(added)
         refused: Sentence | None = None
-        if cycle.refused is not None and cycle.refused.code in agent_loop.SMALLER_AGAIN:
-            refused = await on_database(self._make_smaller, cycle.refused)
-        prepared = await first_on_database(self._plan, self.context, cycle, added, refused)
-        if cycle.refused is None and builder.worth_counting(self.context, prepared.planned.prompt):
-            plan = partial(self._plan, cycle=cycle, added=added, refused=refused)
+        if step_plan.previous_error is not None and step_plan.previous_error.code in agent_loop.SHRINKABLE_CODES:
+            refused = await on_database(self._make_smaller, step_plan.previous_error)
+        prepared = await first_on_database(self._plan, self.context, step_plan, added, refused)
+        if step_plan.previous_error is None and builder.worth_counting(self.context, prepared.planned.prompt):
+            plan = partial(self._plan, step_plan=step_plan, added=added, refused=refused)
             prepared = await reports.with_provider_count(self.context, prepared, plan)
         planned, report, request = prepared
         prompt = planned.prompt
@@ -424,16 +424,20 @@ class _Run:
         return reports.refused_without_limit(before, self.context.window)
 
     def _plan(
-        self, context: TurnContext, cycle: agent_loop.Cycle, added: Sequence[ModelMessage], refused: Sentence | None
+        self,
+        context: TurnContext,
+        step_plan: agent_loop.StepPlan,
+        added: Sequence[ModelMessage],
+        refused: Sentence | None,
     ) -> PlannedRequest:
         store.keep_reasoning(self.turn, added, self._reminders)
         added_messages = builder.added_messages(self.turn.answer_id, added)
         searched, web_unopened = builder.searches_of([c.name for each in added for c in each.tool_calls], context)
         step = builder.CallStep(
             searched=searched,
-            last=cycle.last,
-            undefined=cycle.undefined,
-            first=cycle.number == 1,
+            last=step_plan.last,
+            undefined=step_plan.without_tool_definitions,
+            first=step_plan.number == 1,
             web_unopened=web_unopened,
             reminders={number: text for number, text in self._reminders.items() if number < len(added)},
         )
@@ -451,7 +455,7 @@ class _Run:
         before = self._prompts.get(context.model.pk)
         other_model = self._claimed.prompted or bool(self._prompts)
         entry = cache.forecast(fingerprint, before, cache_rule(context.model), other_model=other_model)
-        report = reports.stored(context, planned, cycle=cycle.number, refused=refused, cache=entry)
+        report = reports.stored(context, planned, cycle=step_plan.number, refused=refused, cache=entry)
         report["notes"] += [sentence.dump() for sentence in self._fallback_notes]
         store.note_calls(self.turn, [*self.reports, report])
         request = replace(request, previous_answer=before.answer if before is not None else "")

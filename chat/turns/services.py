@@ -23,7 +23,7 @@ from core.background import TURNS, enqueue
 from core.errors import NotFound, ProductError
 from core.json_types import JsonObject
 from core.requests import get_or_404
-from llm.types.forms import ToolQuestion, checked_content
+from llm.types.forms import ToolQuestion, validate_content
 
 
 def stop_turn(*, user: User, turn: Turn) -> None:
@@ -85,7 +85,7 @@ def decide_call(
 
 def _answer_form(turn: Turn, wait_id: str, form: ToolQuestion, content: Mapping[str, Any] | None) -> None:
     """Store the answer to a form. None: the user declines. `wait_id`: the id of the form, see `form_id`."""
-    values = None if content is None else checked_content(form, content)
+    values = None if content is None else validate_content(form, content)
     if not signals.claim_decision(turn.pk, wait_id):
         raise already_decided()
     if values is not None:

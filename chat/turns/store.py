@@ -21,7 +21,7 @@ from django.db.models.lookups import Exact
 from django.urls import reverse
 from django.utils import timezone
 
-from accounts.access.rights import counted_to
+from accounts.access.rights import billing_group
 from accounts.webhooks.services import emit
 from chat.context.cache import SentPrompt
 from chat.ledger.models import ModelCall, total_cost
@@ -34,7 +34,7 @@ from chat.prompts.history import calls_digest
 from chat.prompts.report import CallReport
 from chat.realtime.events import EventPayload, EventType
 from chat.turns.line import left_behind
-from core.background import stale_rows, unclaimed
+from core.background import stale_rows, take_unclaimed
 from core.errors import ModelError, ProductError
 from core.sentences import NO_SENTENCE, Sentence
 from llm import tokens
@@ -308,7 +308,7 @@ def _spent(turn: Turn, ending: Ending, outcome: TurnOutcome) -> list[ModelCall]:
     scope = scope_of(turn.conversation)
     texts = _texts_by_cycle(outcome.parts)
     purpose = ModelCall.Purpose.RUN if outcome.of_run else ModelCall.Purpose.ANSWER
-    group = counted_to(turn.conversation.owner_id, outcome.version)
+    group = billing_group(turn.conversation.owner_id, outcome.version)
     persona = turn.conversation.persona or scope.persona  # also if the user has lost access to it
     rows = []
     # A prompt that was refused as too long and the next prompt have the same cycle.
@@ -465,7 +465,7 @@ def stale() -> StaleTurns:
     running = stale_rows(Turn.objects.filter(status=Turn.Status.RUNNING))
     return StaleTurns(
         list(running.values_list("pk", flat=True)),
-        unclaimed(Turn.objects.filter(status=Turn.Status.QUEUED, pk__in=left_behind())),
+        take_unclaimed(Turn.objects.filter(status=Turn.Status.QUEUED, pk__in=left_behind())),
     )
 
 

@@ -46,7 +46,7 @@ from core.requests import get_or_404
 from core.sentences import Sentence
 from files.models import File
 from llm.models import Effort, Model
-from personas.services import one_of, rules_at
+from personas.services import rules_at, select_model
 
 MAX_TEXT = 1_000_000  # characters of one message
 MAX_MODELS = 3
@@ -370,7 +370,7 @@ def models_of(conversation: Conversation, chosen: Sequence[UUID], version: UUID 
     """
     usable = cached_models_of(conversation.owner_id, version)
     if not chosen:
-        return [one_of(usable, scope_of(conversation).persona)]
+        return [select_model(usable, scope_of(conversation).persona)]
     if len(chosen) > MAX_MODELS:
         raise ProductError(
             "too_many_models", Sentence("At most {max_models} models can answer side by side.", max_models=MAX_MODELS)

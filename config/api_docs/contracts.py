@@ -14,10 +14,10 @@ from chat.realtime import events
 from core.json_types import JsonObject
 
 DESCRIPTION = (
-    "One socket carries everything that a page or a program follows. Browsers open it with their session, from a page "
-    "of this site; programs with the header `Authorization: Bearer …` and a token of scope `chat`. Every frame that is "
-    "sent is answered by ACK or ERROR with its `id`. After a break, `subscribe` with the last `seq` goes on where it "
-    "broke off. Close codes:"
+    "One socket carries all events that a page or a program follows. Browsers open it with their session, from a page "
+    "of this site. Programs open it with the header `Authorization: Bearer …` and a token of scope `chat`. The server "
+    "answers every frame with ACK or ERROR and its `id`. After a lost connection, `subscribe` with the last `seq` "
+    "continues where the events stopped. Close codes:"
 )
 
 
@@ -31,7 +31,7 @@ class AsyncApiView(View):
 
 
 class SchemaView(SpectacularAPIView):
-    """The OpenAPI description, in English for everybody: else it would have the translated names of rows."""
+    """The OpenAPI description. It is in English for all readers, since it contains translatable names of rows."""
 
     def _get_schema_response(self, request: Request) -> Any:
         with override(settings.LANGUAGE_CODE):

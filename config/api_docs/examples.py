@@ -1,4 +1,4 @@
-"""`/api/examples/`: the short programs of docs/examples, with this site's own address."""
+"""`/api/examples/`: the example programs of docs/examples, with the address of this site."""
 
 from dataclasses import dataclass
 from functools import cache

@@ -1,9 +1,9 @@
-"""Give the OpenAPI description what generators of clients need.
+"""Adapt the OpenAPI description to generators of clients.
 
-* An object inside another schema gets a title. Generators name its class after the title. Without one, several make the
-  same name of two objects, and leave out both with all that contains them.
-* A member of a request with a default loses it, and its description names it. Generators take such a member to be
-  always there, as it is in answers, and would have the caller send it.
+* An object inside another schema gets a title, after which generators name its class. Without titles, some generators
+  derive the same name for two objects, and omit both with every schema that contains them.
+* The default of a request member moves into its description. Generators treat a member with a default as always
+  present, as it is in answers, and would require the caller to send it.
 """
 
 import json
@@ -26,7 +26,7 @@ def complete(result: Document, **context: Any) -> Document:
     for name, schema in schemas.items():
         schemas[name] = _with_titles_within(schema, name, titles)
         if schema.get("type") == "object":
-            schemas[name].pop("title", None)  # its name is unique, a title of its own need not be
+            schemas[name].pop("title", None)  # its name is unique, but its title may not be
         if name.endswith("Request"):
             _describe_defaults(schemas[name], partial=name.startswith("Patched"))
     for operation in _operations(result):
@@ -44,14 +44,14 @@ def _operations(result: Document) -> Iterator[Document]:
 
 
 def _contents(operation: Document) -> Iterator[tuple[str, Document]]:
-    """Yield the contents of the request and of the answers, each with a word for its place."""
+    """Yield the contents of the request and of each answer, with a word for use in names: `Request`, `Answer200`."""
     yield "Request", operation.get("requestBody", {}).get("content", {})
     for status, response in operation["responses"].items():
         yield f"Answer{status}", response.get("content", {})
 
 
 def _with_titles(schema: Document, name: str, titles: set[str]) -> Document:
-    """Return a schema that has no name of its own with a title, if it is an object. `name` says where it stands."""
+    """Return a copy of an unnamed schema, with a title if it is an object. `name`: the title to use by default."""
     entitled = _with_titles_within(schema, name, titles)
     if schema.get("type") == "object" and "properties" in schema:
         entitled["title"] = _unique(str(schema.get("title") or name), titles)
@@ -59,9 +59,9 @@ def _with_titles(schema: Document, name: str, titles: set[str]) -> Document:
 
 
 def _with_titles_within(schema: Document, name: str, titles: set[str]) -> Document:
-    """Return a copy of a schema in which the objects have titles that no other has.
+    """Return a copy of a schema in which each inner object has a unique title.
 
-    It is a copy, since several places of the document may share one object of Python.
+    It is a copy, since several parts of the document may share one Python object.
     """
     entitled = dict(schema)
     if "properties" in schema:
@@ -82,7 +82,7 @@ def _with_titles_within(schema: Document, name: str, titles: set[str]) -> Docume
 
 
 def _variant(schema: Document, number: int) -> str:
-    """Return a word for one of several schemas: its constant `type`, else its number."""
+    """Return a word for one variant of a combined schema: its constant `type`, else its number."""
     kind = schema.get("properties", {}).get("type", {}).get("const")
     return _pascal(kind) if kind else str(number)
 
@@ -101,7 +101,10 @@ def _pascal(text: str) -> str:
 
 
 def _describe_defaults(schema: Document, *, partial: bool) -> None:
-    """Move the defaults of the members into their descriptions. In a partial request, a missing member has none."""
+    """Move the defaults of the members into their descriptions.
+
+    In a partial request a missing member keeps its value, so the default is only removed.
+    """
     for member in schema.get("properties", {}).values():
         if "default" in member:
             default = json.dumps(member.pop("default"), ensure_ascii=False)

@@ -20,14 +20,18 @@ SECOND_EXAMPLE_ID = "0197d1f0-6a77-7c44-8f02-91d0c55e7ab3"
 WHEN = "2026-11-21T09:30:00Z"
 PROBLEM: Document = {
     "type": "object",
-    "description": "Why a request was refused (RFC 9457). `code` is for programs, `detail` says to people what to do.",
+    "description": "The reason for a refusal (RFC 9457). `code` is for programs, `detail` tells people what to do.",
     "properties": {
         "type": {"type": "string"},
         "title": {"type": "string"},
         "status": {"type": "integer"},
         "detail": {"type": "string"},
         "code": {"type": "string"},
-        "errors": {"type": "array", "items": {"type": "object"}, "description": "Of a body that is invalid, by field."},
+        "errors": {
+            "type": "array",
+            "items": {"type": "object"},
+            "description": "The errors of an invalid body, by field.",
+        },
         "request_id": {"type": "string"},
     },
     "required": ["type", "title", "status", "detail", "code", "errors", "request_id"],
@@ -46,8 +50,8 @@ TURN_EVENT: Document = {
     "discriminator": {"propertyName": "type"},
 }
 REFUSED: Document = {
-    "description": "Refused; `code` and `detail` say why. With 429, and where else it helps, `Retry-After` says when "
-    "to ask again.",
+    "description": "Refused; `code` and `detail` name the reason. After a temporary refusal, such as 429, "
+    "`Retry-After` has the seconds to wait.",
     "content": {"application/problem+json": {"schema": {"$ref": "#/components/schemas/Problem"}}},
 }
 FAILED: Document = {**REFUSED, "description": "A model provider or another service failed; `detail` says what to do."}
@@ -92,15 +96,15 @@ def _parameter(name: str, place: str, schema: Document, description: str = "") -
 _IDENTIFIER = _parameter("id", "path", {"type": "string", "format": "uuid"})
 _SEQ = {"type": "integer", "minimum": 0, "maximum": 999_999_999}
 _SSE = (
-    "Glasshouse's own events of a turn as they happen, to its end: each a `data:` line with an object of the schema "
-    "TurnEvent, with its `seq` as `id:` and its type as `event:`. Silence is broken by comments, and of a turn that no "
-    "worker has room for by its position. After a break, "
-    "`Last-Event-ID` goes on where it broke off; of a turn whose events are no longer kept there is one SNAPSHOT, and "
-    "the turn to read."
+    "The events of a turn in Glasshouse's own format, from the beginning to the end of the turn. Each event has a "
+    "`data:` line with an object of the schema TurnEvent, its `seq` as `id:` and its type as `event:`. While there is "
+    "no event, the stream sends comments, or the turn's position in the queue. After a lost connection, "
+    "`Last-Event-ID` continues where the events stopped. If the events of a turn are no longer stored, the stream has "
+    "one SNAPSHOT, and the turn itself has the answer."
 )
 _EVENTS_TOO = (
-    "With `Accept: text/event-stream` the answer is the events of the turn that begins, as `turns/{id}/events/` tells "
-    "them, and `Location` is the turn; what keeps it from beginning is answered as ever, as JSON."
+    "With `Accept: text/event-stream` the answer is the stream of the new turn's events, as of `turns/{id}/events/`, "
+    "and `Location` is the turn. If no turn can begin, the answer is an error in JSON."
 )
 _EVENTS = {
     "schema": {"$ref": "#/components/schemas/TurnEventMessage"},
@@ -212,8 +216,8 @@ IDEMPOTENCY_KEY = OpenApiParameter(
     idempotency.KEY_HEADER,
     str,
     OpenApiParameter.HEADER,
-    description=f"At most {idempotency.LONGEST_KEY} characters. The same again within 24 hours gets the first answer,"
-    " without a token or secret that was shown in it: that is null then, and `left_out` says so.",
+    description=f"At most {idempotency.LONGEST_KEY} characters. The same request with the same key within 24 hours"
+    " gets the first answer. A token or secret in that answer is null, and `left_out` says so.",
 )
 
 
@@ -229,7 +233,7 @@ class TokenScheme(OpenApiAuthenticationExtension):  # type: ignore[no-untyped-ca
     name = "token"
 
     def get_security_definition(self, auto_schema: Any) -> dict[str, str]:
-        description = "An API token, made on the settings page or with `manage.py token USER`."
+        description = "An API token. Create it on the settings page or with `manage.py token USER`."
         return {"type": "http", "scheme": "bearer", "description": description}
 
 
@@ -242,7 +246,7 @@ class SessionScheme(OpenApiAuthenticationExtension):  # type: ignore[no-untyped-
 
 
 class RelatedListField(OpenApiSerializerFieldExtension):  # type: ignore[no-untyped-call]  # as above
-    """Adds the largest number of rows, which drf-spectacular leaves out, and the longest name."""
+    """Adds the maximum number of rows, which drf-spectacular omits, and the maximum length of a name."""
 
     target_class = "core.api.fields.RelatedList"
     match_subclasses = True
@@ -257,7 +261,7 @@ class RelatedListField(OpenApiSerializerFieldExtension):  # type: ignore[no-unty
 
 
 class ListSerializerField(OpenApiSerializerFieldExtension):  # type: ignore[no-untyped-call]  # as above
-    """Adds the largest number of objects in a list, which drf-spectacular leaves out."""
+    """Adds the maximum number of objects in a list, which drf-spectacular omits."""
 
     target_class = "rest_framework.serializers.ListSerializer"
 
@@ -269,7 +273,7 @@ class ListSerializerField(OpenApiSerializerFieldExtension):  # type: ignore[no-u
 
 
 def complete(result: Document, **context: Any) -> Document:
-    """Add errors, the views outside Django REST framework, and examples, as drf-spectacular's last step."""
+    """Add errors, views outside Django REST framework, and examples. drf-spectacular calls this at the end."""
     result["paths"] = dict(sorted({**result["paths"], **deepcopy(PATHS)}.items()))
     components = result["components"]
     message = message_of("TurnEvent", {"id": {"type": "string"}, "event": {"type": "string"}})

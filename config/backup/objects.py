@@ -11,8 +11,8 @@ from django.core.files.storage import default_storage
 from core.private_files import close_file, make_private, open_private
 
 
-def names(place: str = "") -> Iterator[str]:
-    """Yield the names of all stored objects, without files in the top folder: their uploads are not complete."""
+def object_names(place: str = "") -> Iterator[str]:
+    """Yield the names of all stored objects. Files in the top folder are skipped, since they are unfinished uploads."""
     try:
         directories, files = default_storage.listdir(place)
     except FileNotFoundError:
@@ -20,14 +20,17 @@ def names(place: str = "") -> Iterator[str]:
     if place:
         yield from (f"{place}/{each}" for each in sorted(files))
     for each in sorted(directories):
-        yield from names(f"{place}/{each}" if place else each)
+        yield from object_names(f"{place}/{each}" if place else each)
 
 
 def copy_out(target: Path) -> int:
-    """Copy the new objects and return their number. It skips objects deleted meanwhile: their rows are already gone."""
+    """Copy the new objects and return their number.
+
+    Skips objects that are deleted meanwhile, since no row needs them.
+    """
     copied = 0
     directory = None
-    for name in names():
+    for name in object_names():
         copy = target / name
         if copy.parent != directory:
             directory = copy.parent

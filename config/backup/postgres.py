@@ -22,14 +22,14 @@ from config.embedded.paths import StartError
 from config.embedded.services import BINARIES, WHEEL, binary
 from core.private_files import open_private
 
-PACKED = "1"  # gzip level; at 1, a processor compresses as fast as a disk writes
+GZIP_LEVEL = "1"  # with 1, a processor compresses as fast as a disk writes
 MOST_JOBS = 4
 SERVICE = "glasshouse"
 # Restoring owners, privileges and comments may need a superuser, or roles that do not exist here.
-_PLAIN = ("--no-owner", "--no-privileges", "--no-comments")
+_WITHOUT_ROLES = ("--no-owner", "--no-privileges", "--no-comments")
 _VERSION = re.compile(r"\(PostgreSQL\) (\d+)")
 # Since version 17, pg_restore sends this to every server. Older servers reject it, which is harmless.
-_UNKNOWN_TO_OLDER = "Command was: SET transaction_timeout = 0;"
+_HARMLESS_STATEMENT = "Command was: SET transaction_timeout = 0;"
 _ERROR = "pg_restore: error: "
 
 
@@ -49,19 +49,19 @@ def server_major() -> int:
         return int(cursor.fetchone()[0])
 
 
-def find_program(name: str, least: int) -> PostgresProgram:
-    """Return the oldest program of this name that supports the version `least` of PostgreSQL.
+def find_program(name: str, min_major: int) -> PostgresProgram:
+    """Return the oldest program of this name that supports the version `min_major` of PostgreSQL.
 
     Raises BackupRefused if no program does.
     """
     programs = sorted(_programs(name), key=lambda each: each.major)
     for each in programs:
-        if each.major >= least:
+        if each.major >= min_major:
             return each
     problem = f"{name} is of version {programs[-1].major}" if programs else f"{name} is not installed"
     raise BackupRefused(
-        f"{problem}, and PostgreSQL {least} or later is needed. Install the client programs of PostgreSQL {least} on "
-        "this machine (postgresql-client), so that PATH leads to them."
+        f"{problem}, and PostgreSQL {min_major} or later is needed. Install the client programs of PostgreSQL "
+        f"{min_major} on this machine (postgresql-client), so that PATH leads to them."
     )
 
 
@@ -81,20 +81,20 @@ def _programs(name: str) -> Iterator[PostgresProgram]:
 def dump(program: PostgresProgram, target: Path) -> None:
     """Write a consistent snapshot of all tables. Raises BackupRefused with the error of pg_dump."""
     open_private(target).close()
-    schema = _current("quote_ident(current_schema())")  # `--schema` takes a pattern, so the name is quoted
-    result = _run([program.path, "-Fc", f"-Z{PACKED}", f"--schema={schema}", *_PLAIN, f"--file={target}"])
+    schema = _select("quote_ident(current_schema())")  # `--schema` takes a pattern, so the name is quoted
+    result = _run([program.path, "-Fc", f"-Z{GZIP_LEVEL}", f"--schema={schema}", *_WITHOUT_ROLES, f"--file={target}"])
     if result.returncode:
-        raise BackupRefused(f"pg_dump could not write the rows: {_last_words(result.stderr)}")
+        raise BackupRefused(f"pg_dump could not write the rows: {_first_error(result.stderr)}")
 
 
 def load(program: PostgresProgram, source: Path, jobs: int) -> None:
     """Replace all tables of the dump. Other tables stay. Raises BackupRefused with the error of pg_restore."""
-    options = [f"--schema={_current('current_schema()')}", *_PLAIN, "--clean", "--if-exists", f"--jobs={jobs}"]
+    options = [f"--schema={_select('current_schema()')}", *_WITHOUT_ROLES, "--clean", "--if-exists", f"--jobs={jobs}"]
     result = _run([program.path, *options, f"--dbname=service={SERVICE}", str(source)])
-    harmless = result.stderr.count(_UNKNOWN_TO_OLDER)
+    harmless = result.stderr.count(_HARMLESS_STATEMENT)
     if result.returncode and not 0 < result.stderr.count(_ERROR) == harmless:
         raise BackupRefused(
-            f"pg_restore could not load the rows: {_last_words(result.stderr)} Mend that and run the command again."
+            f"pg_restore could not load the rows: {_first_error(result.stderr)} Fix that and run the command again."
         )
 
 
@@ -102,7 +102,7 @@ def jobs() -> int:
     return min(MOST_JOBS, os.cpu_count() or 1)
 
 
-def _current(expression: str) -> str:
+def _select(expression: str) -> str:
     with connection.cursor() as cursor:
         cursor.execute(f"SELECT {expression}")
         return str(cursor.fetchone()[0])
@@ -132,7 +132,7 @@ def _service() -> Iterator[dict[str, str]]:
         yield environment
 
 
-def _last_words(output: str) -> str:
+def _first_error(output: str) -> str:
     lines = [line.strip() for line in output.splitlines() if line.strip()]
     errors = [line for line in lines if "error:" in line and "transaction_timeout" not in line]
-    return (errors or lines or ["it ended without a word"])[0].rstrip(".") + "."
+    return (errors or lines or ["it ended without a message"])[0].rstrip(".") + "."

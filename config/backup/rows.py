@@ -1,4 +1,4 @@
-"""Load the rows of a backup of format 1: files of `COPY`, from versions that did not use pg_dump.
+"""Load the rows of a backup of format 1, which has files for `COPY`. Versions before the use of pg_dump wrote it.
 
 The rows go into the tables of that version's migrations, in one transaction, so an interrupted restore leaves no rows.
 """
@@ -12,16 +12,16 @@ from django.db import connection, transaction
 from django.db.migrations.executor import MigrationExecutor
 from psycopg import sql
 
-PIECE = 1 << 20  # bytes per read
+READ_BYTES = 1 << 20  # bytes per read
 
 _TABLES = """
 SELECT c.oid::regclass::text FROM pg_class c
 WHERE c.relnamespace = current_schema()::regnamespace AND c.relkind = 'r' AND c.relname <> %s
     AND NOT EXISTS (SELECT FROM pg_depend d WHERE d.objid = c.oid AND d.deptype = 'e')
 """
-# Foreign keys and indexes with the statements that drop and create them. They would slow the load down or refuse rows.
+# Foreign keys and indexes with the statements that drop and create them. They would slow down the load or refuse rows.
 # Foreign keys are created last. Indexes of constraints, such as primary keys, stay.
-_HINDRANCES = """
+_KEYS_AND_INDEXES = """
 SELECT format('ALTER TABLE %%s DROP CONSTRAINT %%I', conrelid::regclass, conname),
     format('ALTER TABLE %%s ADD CONSTRAINT %%I %%s', conrelid::regclass, conname, pg_get_constraintdef(oid)), 1
 FROM pg_constraint WHERE contype = 'f' AND connamespace = current_schema()::regnamespace
@@ -35,7 +35,7 @@ ORDER BY 3, 1
 
 
 class Table(TypedDict):
-    """One file `<name>.copy.gz` of rows in PostgreSQL's text format; `sha256` of the file."""
+    """A file `<name>.copy.gz` with the rows of a table in PostgreSQL's text format. `sha256`: the hash of the file."""
 
     name: str
     columns: list[str]
@@ -43,7 +43,7 @@ class Table(TypedDict):
     sha256: str
 
 
-def file_of(table: Table) -> str:
+def file_name(table: Table) -> str:
     return f"{table['name']}.copy.gz"
 
 
@@ -52,16 +52,19 @@ def load(
     tables: Sequence[Table],
     sequences: Mapping[str, int | None],
     directory: Path,
-    spared: str,
+    preserved_table: str,
 ) -> None:
-    """Migrate to exactly these migrations (`app.name`), and load the tables. The table `spared` stays as it is."""
+    """Migrate to exactly these migrations (`app.name`), and load the tables.
+
+    The table `preserved_table` stays as it is.
+    """
     _migrate_to({(app, name) for app, _, name in (each.partition(".") for each in migrations)})
     with transaction.atomic(), connection.cursor() as cursor:
-        cursor.execute(_TABLES, [spared])
+        cursor.execute(_TABLES, [preserved_table])
         table_names = [name for (name,) in cursor.fetchall()]
-        cursor.execute(_HINDRANCES, [spared])
-        hindrances = cursor.fetchall()
-        for drop, _, _ in hindrances:
+        cursor.execute(_KEYS_AND_INDEXES, [preserved_table])
+        keys_and_indexes = cursor.fetchall()
+        for drop, _, _ in keys_and_indexes:
             cursor.execute(drop)
         for name in table_names:
             cursor.execute(f"ALTER TABLE {name} DISABLE TRIGGER USER")
@@ -69,12 +72,12 @@ def load(
         for table in tables:
             columns = sql.SQL(", ").join(map(sql.Identifier, table["columns"]))
             statement = sql.SQL("COPY {} ({}) FROM STDIN").format(sql.Identifier(table["name"]), columns)
-            with gzip.open(directory / file_of(table)) as rows, cursor.copy(statement) as copy:
-                while piece := rows.read(PIECE):
+            with gzip.open(directory / file_name(table)) as rows, cursor.copy(statement) as copy:
+                while piece := rows.read(READ_BYTES):
                     copy.write(piece)
         for name in table_names:
             cursor.execute(f"ALTER TABLE {name} ENABLE TRIGGER USER")
-        for _, create, _ in hindrances:
+        for _, create, _ in keys_and_indexes:
             cursor.execute(create)
         for name, value in sequences.items():
             cursor.execute("SELECT setval(%s::regclass, %s, %s)", [f'"{name}"', value or 1, value is not None])

@@ -1,7 +1,7 @@
 """Make and restore backups. A backup is a directory with a manifest, the rows of all tables, and the stored objects.
 
     manifest.json          its contents, the version, and the fingerprints of the keys that open its secrets
-    rows/<id>/rows.dump    all tables at one moment, by pg_dump in its custom format
+    rows/<id>/rows.dump    all tables at one moment, in pg_dump's custom format
     objects/…              every object of the storage, by its name
 
 The manifest is written last, so a directory with a manifest is a complete backup. A second backup into the same
@@ -33,7 +33,7 @@ from files.index.indexing import create_vector_index
 from files.models import Embedder
 
 FORMAT = 2
-FORMAT_OF_COPIES = 1
+COPY_FORMAT = 1
 MANIFEST = "manifest.json"
 DUMP = "rows.dump"
 STATE = "glasshouse_restore"  # the table of a running restore, with its finished steps
@@ -44,7 +44,7 @@ SELECT to_regclass(%s) IS NOT NULL, EXISTS (
 """
 
 
-class Say(Protocol):
+class PrintLine(Protocol):
     """Prints a line for the operator."""
 
     def __call__(self, line: str, /) -> object: ...
@@ -68,23 +68,23 @@ Manifest = TypedDict(  # noqa: UP013 - a mapping, since stored backups determine
 )
 
 
-def back_up(target: Path, say: Say) -> None:
+def back_up(target: Path, say: PrintLine) -> None:
     """Write a backup into the directory `target`. Raises BackupRefused."""
     if missing_migrations():
-        raise BackupRefused("Migrations are missing in the database. Run manage.py migrate, then make the backup.")
+        raise BackupRefused("The database lacks migrations. Run manage.py migrate, then make the backup.")
     server = postgres.server_major()
     program = postgres.find_program("pg_dump", server)
     if warning := make_target(target):
         say(warning.english)
     path = target / MANIFEST
-    say(f"{objects.copy_out(target / 'objects'):,} objects are copied.")
+    say(f"{objects.copy_out(target / 'objects'):,} objects were copied.")
     backup_id = str(uuid4())
     directory = target / "rows" / backup_id
     make_private(directory, below=target)
     now = timezone.now()
     postgres.dump(program, directory / DUMP)
-    say(f"The rows are written, {(directory / DUMP).stat().st_size / 1e6:,.1f} MB.")
-    say(f"{objects.copy_out(target / 'objects'):,} objects that came meanwhile are copied.")
+    say(f"The rows were written, {(directory / DUMP).stat().st_size / 1e6:,.1f} MB.")
+    say(f"{objects.copy_out(target / 'objects'):,} objects that were added meanwhile were copied.")
     manifest: Manifest = {
         "format": FORMAT,
         "id": backup_id,
@@ -102,32 +102,32 @@ def back_up(target: Path, say: Say) -> None:
     for each in directory.parent.iterdir():
         if each != directory:
             shutil.rmtree(each)
-    say(f"The backup in {target} is whole.")
+    say(f"The backup in {target} is complete.")
 
 
-def restore(source: Path, say: Say) -> None:
+def restore(source: Path, say: PrintLine) -> None:
     """Restore a backup into an empty database and the storage. An interrupted restore continues where it stopped.
 
     Raises BackupRefused.
     """
-    manifest = _manifest(source)
+    manifest = _load_manifest(source)
     directory = source / "rows" / manifest["id"]
     _check_files(manifest, directory)
     program = None
     if manifest["format"] == FORMAT:
         program = postgres.find_program("pg_restore", max(manifest["pg_dump"], postgres.server_major()))
     _begin(manifest)
-    say(f"{objects.copy_in(source / 'objects'):,} objects are copied into the storage.")
+    say(f"{objects.copy_in(source / 'objects'):,} objects were copied into the storage.")
     start = time.monotonic()
-    if "rows" not in _done():
+    if "rows" not in _finished_steps():
         if program:
             jobs = postgres.jobs()
-            say(f"The rows are loaded and their indexes made, {jobs} at a time.")
+            say(f"Loading the rows and creating the indexes, {jobs} at a time.")
             postgres.load(program, directory / DUMP, jobs)
         else:
-            say("The rows are loaded and their indexes made.")
+            say("Loading the rows and creating the indexes.")
             rows.load(manifest["migrations"], manifest["tables"], manifest["sequences"], directory, STATE)
-        _note("rows")
+        _record_step("rows")
         say(f"That took {(time.monotonic() - start) / 60:,.1f} minutes.")
     call_command("migrate", interactive=False, verbosity=0)
     # `reembed` creates these indexes, not a migration, so a new database has only the index of the bundled embedder.
@@ -136,18 +136,18 @@ def restore(source: Path, say: Say) -> None:
     with connection.cursor() as cursor:
         cursor.execute("ANALYZE")
         cursor.execute(f"DROP TABLE {STATE}")
-    say("All is restored. Start the processes; manage.py doctor says what does not fit.")
+    say("The backup is restored. Start the processes. manage.py doctor reports problems.")
 
 
-def _manifest(source: Path) -> Manifest:
+def _load_manifest(source: Path) -> Manifest:
     """Return the manifest. Raises BackupRefused if this version or its keys cannot restore the backup."""
     try:
         manifest: Manifest = json.loads((source / MANIFEST).read_text())
     except FileNotFoundError:
         raise BackupRefused(
-            f"There is no whole backup in {source}: it has no {MANIFEST}. Name another directory."
+            f"{source} has no complete backup, since it has no {MANIFEST}. Name another directory."
         ) from None
-    if manifest["format"] not in (FORMAT, FORMAT_OF_COPIES) or not set(manifest["migrations"]) <= set(_migrations()):
+    if manifest["format"] not in (FORMAT, COPY_FORMAT) or not set(manifest["migrations"]) <= set(_migrations()):
         raise BackupRefused(
             f"This backup was made by a newer version of Glasshouse, on {manifest['made']}. Install that version, then "
             "restore it."
@@ -156,7 +156,7 @@ def _manifest(source: Path) -> Manifest:
     if any(not set(needed) <= set(keys[kind]) for kind, needed in manifest["keys"].items()):
         raise BackupRefused(
             "This backup was made with other keys, so its secrets could not be read. Set SECRET_KEY and "
-            "ENCRYPTION_KEYS, or the file secret_key in DATA_DIR, to those of the installation that it is from."
+            "ENCRYPTION_KEYS, or the file secret_key in DATA_DIR, to those of the installation that made it."
         )
     return manifest
 
@@ -171,11 +171,11 @@ def _check_files(manifest: Manifest, directory: Path) -> None:
                 f"it into PostgreSQL {manifest['server']} or later."
             )
     else:
-        digests = {rows.file_of(table): table["sha256"] for table in manifest["tables"]}
+        digests = {rows.file_name(table): table["sha256"] for table in manifest["tables"]}
     broken = [name for name, digest in digests.items() if _digest(directory / name) != digest]
     if broken:
         raise BackupRefused(
-            f"The backup is damaged: {', '.join(broken[:5])} is not what was written. Take another backup."
+            f"The backup is damaged: {', '.join(broken[:5])} was changed or is missing. Use another backup."
         )
 
 
@@ -195,24 +195,24 @@ def _begin(manifest: Manifest) -> None:
     """
     with connection.cursor() as cursor:
         cursor.execute(_ANY_OBJECT, [STATE])
-        under_way, anything = cursor.fetchone()
-    if _done().get("begun") != manifest["id"] if under_way else anything:
+        is_running, has_objects = cursor.fetchone()
+    if _finished_steps().get("begun") != manifest["id"] if is_running else has_objects:
         raise BackupRefused(
-            "The database is not empty. Make a new one, in which a superuser has made the extension vector, and name "
-            "it in DATABASE_URL."
+            "The database is not empty. Create a new one, in which a superuser has created the extension vector, and "
+            "set DATABASE_URL to it."
         )
-    if not under_way:
+    if not is_running:
         with transaction.atomic(), connection.cursor() as cursor:
             cursor.execute(f"CREATE TABLE {STATE} (step text PRIMARY KEY, said jsonb NOT NULL)")
-            _note("begun", manifest["id"])
+            _record_step("begun", manifest["id"])
 
 
-def _note(step: str, value: str = "") -> None:
+def _record_step(step: str, value: str = "") -> None:
     with connection.cursor() as cursor:
         cursor.execute(f"INSERT INTO {STATE} VALUES (%s, %s)", [step, json.dumps(value)])  # noqa: S608 - a constant
 
 
-def _done() -> dict[str, str]:
+def _finished_steps() -> dict[str, str]:
     """Return the values of the finished steps, by the name of the step."""
     with connection.cursor() as cursor:
         cursor.execute(f"SELECT step, said::text FROM {STATE}")  # noqa: S608 - a constant

@@ -1,4 +1,4 @@
-"""PostgreSQL, Redis and a small model from wheels, and the supervisor that runs them with the product.
+"""PostgreSQL, Redis and a small model from wheels, and the supervisor that runs them together with the product.
 
-No module here but `product` needs Django, so settings may import `paths`.
+Only the module `product` needs Django, so settings may import `paths`.
 """

@@ -35,21 +35,21 @@ _libc = ctypes.CDLL(None) if sys.platform == "linux" else None
 class ChildProgram:
     """A program to run: the command `argv`, or `main` in a fork of the supervisor.
 
-    `stage`: programs with the highest stage are stopped first. `says_when_ready`: words of the output line that reports
-    that the server is ready. `bereaved`: the signal that the kernel sends it when the supervisor has died. `waits`: its
-    input stays open until `Child.release`; otherwise it has no input. `niceness`: its nice value. `memory`: bytes that
-    it may allocate (RLIMIT_DATA), 0 for no limit. `oom_score`: its `oom_score_adj`, from 0 to 1,000.
+    `stage`: programs with the highest stage are stopped first. `ready_line`: words in the output line that reports that
+    the server is ready. `parent_death_signal`: the signal that the kernel sends it when the supervisor has died.
+    `reads_input`: its input stays open until `Child.release`; otherwise it has no input. `niceness`: its nice value.
+    `memory`: bytes that it may allocate (RLIMIT_DATA), 0 for no limit. `oom_score`: its `oom_score_adj`, 0 to 1,000.
     """
 
     name: str
     argv: Sequence[str]
     stage: int
     env: Mapping[str, str] = field(default_factory=dict)
-    says_when_ready: str = ""
+    ready_line: str = ""
     stop_signal: signal.Signals = signal.SIGTERM
-    bereaved: signal.Signals = signal.SIGKILL
+    parent_death_signal: signal.Signals = signal.SIGKILL
     fds: Sequence[int] = ()
-    waits: bool = False
+    reads_input: bool = False
     niceness: int = 0
     memory: int = 0
     oom_score: int = 0
@@ -57,7 +57,10 @@ class ChildProgram:
 
 
 class Child:
-    """A running process. A server and its restarts share the future `ready`, which is done once one was ready."""
+    """A running process.
+
+    A server and its restarts share the future `ready`, which is done once any of them was ready.
+    """
 
     def __init__(
         self,
@@ -71,7 +74,7 @@ class Child:
         self.program = program
         self.process = process
         self.colour = colour
-        self.begun = loop.time()
+        self.start_time = loop.time()
         self.ready: asyncio.Future[None] = ready or loop.create_future()
         self.ended: asyncio.Future[int] = loop.create_future()
         self.unfinished_line = b""
@@ -82,7 +85,7 @@ class Child:
             self.ready.set_result(None)
 
     def release(self, text: str = "") -> None:
-        """Write `text` to the input of a program that `waits`, and close the input."""
+        """Write `text` to the input of a program that `reads_input`, and close the input."""
         if stdin := self.process.stdin:
             with contextlib.suppress(BrokenPipeError), stdin:
                 stdin.write(text.encode())
@@ -142,13 +145,13 @@ class Children:
     async def run(self, program: ChildProgram, text: str = "") -> str:
         """Run a program to its end and return its stdout. Raises StartError if it fails.
 
-        `text`: the whole input, for a program that `waits`.
+        `text`: the whole input, for a program that `reads_input`.
         """
         with tempfile.TemporaryFile() as output:
             child = self._spawn(program, stdout=output)
             child.release(text)
             status = await child.status()
-            self._forget(child)
+            self._remove(child)
             output.seek(0)
             written = output.read().decode(errors="replace")
         if status != 0:
@@ -178,7 +181,7 @@ class Children:
             task.cancel()
         await asyncio.gather(*self._restarting, return_exceptions=True)
         for stage in sorted({child.program.stage for child in self._all}, reverse=True):
-            await asyncio.gather(*(_end(child) for child in self._all if child.program.stage == stage))
+            await asyncio.gather(*(_stop(child) for child in self._all if child.program.stage == stage))
         self._loop.remove_signal_handler(signal.SIGCHLD)
 
     async def _keep_running(self, child: Child, prepare: Callable[[], Awaitable[None]] | None) -> None:
@@ -187,8 +190,8 @@ class Children:
         tries = 1
         while True:
             status = await child.status()
-            ran = self._loop.time() - child.begun
-            self._forget(child)
+            ran = self._loop.time() - child.start_time
+            self._remove(child)
             if not child.ready.done() and tries == TRIES:
                 self._fail(child.program.name, _describe(status))
                 return
@@ -207,7 +210,7 @@ class Children:
         """Start a server again after a pause. Try again after a longer pause if it cannot start (no memory)."""
         while True:
             pause = back_off.pause(ran)
-            self._say(f"{child.program.name} {end}; it is started again in {pause:g} s.")
+            self._say(f"{child.program.name} {end}; it is restarted in {pause:g} s.")
             await asyncio.sleep(pause)
             try:
                 if prepare:
@@ -221,7 +224,7 @@ class Children:
         if not self._stopping and not self._failure.done():
             self._failure.set_result(
                 f"{name} ended {TRIES} times before it was ready (last: {end}), so everything was stopped;"
-                " the lines above say why. Start again when that is mended."
+                " the lines above say why. Start again when that is fixed."
             )
 
     def _note_error(self, task: "asyncio.Task[None]") -> None:
@@ -229,8 +232,8 @@ class Children:
         if not task.cancelled() and (error := task.exception()) and not self._failure.done():
             self._failure.set_exception(error)
 
-    def _forget(self, child: Child) -> None:
-        """Kill the rest of an ended child's process group now, since the system may reuse its id later."""
+    def _remove(self, child: Child) -> None:
+        """Remove an ended child and kill the rest of its process group now, since the system may reuse its id later."""
         self._all.remove(child)
         _kill_group(child)
 
@@ -245,10 +248,10 @@ class Children:
         """Start a process and show its output. With `stdout`, only its stderr is shown."""
         if self._stopping:
             raise StartError(f"{program.name} was not started: everything is being stopped.")
-        process = self._begin(program, stdout)
+        process = self._start_process(program, stdout)
         niceness = max(program.niceness, os.getpriority(os.PRIO_PROCESS, 0))  # a process cannot lower its niceness
         os.setpriority(os.PRIO_PROCESS, process.pid, niceness)
-        _limit(process.pid, program)
+        _set_memory_limits(process.pid, program)
         if colour is None:
             colour = COLOURS[self._started % len(COLOURS)]
             self._started += 1
@@ -259,13 +262,13 @@ class Children:
             self._loop.add_reader(stream, self._show, child, stream)
         return child
 
-    def _begin(self, program: ChildProgram, stdout: IO[bytes] | None) -> "subprocess.Popen[bytes] | Fork":
-        bind = _bind_to_parent(program.bereaved)
+    def _start_process(self, program: ChildProgram, stdout: IO[bytes] | None) -> "subprocess.Popen[bytes] | Fork":
+        bind = _bind_to_parent(program.parent_death_signal)
         if program.main:
             return Fork(program.main, program.name, program.env, stdout, bind)
         return subprocess.Popen(
             program.argv,
-            stdin=subprocess.PIPE if program.waits else subprocess.DEVNULL,
+            stdin=subprocess.PIPE if program.reads_input else subprocess.DEVNULL,
             stdout=stdout or subprocess.PIPE,
             stderr=subprocess.PIPE if stdout else subprocess.STDOUT,
             env={**os.environ, "PYTHONUNBUFFERED": "1", **program.env},
@@ -292,7 +295,7 @@ class Children:
                 self._print(child, line.decode(errors="replace").rstrip())
 
     def _print(self, child: Child, line: str) -> None:
-        words = child.program.says_when_ready
+        words = child.program.ready_line
         if words and words in line:
             child.set_ready()
         if line:
@@ -310,7 +313,7 @@ class Children:
             self._output.flush()
 
 
-async def _end(child: Child) -> None:
+async def _stop(child: Child) -> None:
     if not child.ended.done():
         child.process.send_signal(child.program.stop_signal)
         await asyncio.wait({child.ended}, timeout=STOP_SECONDS)
@@ -323,7 +326,7 @@ def _kill_group(child: Child) -> None:
         os.killpg(child.process.pid, signal.SIGKILL)
 
 
-def _limit(pid: int, program: ChildProgram) -> None:
+def _set_memory_limits(pid: int, program: ChildProgram) -> None:
     """Set the memory limits of a process, on Linux only. A lower inherited limit stays."""
     if sys.platform != "linux":
         return
@@ -340,14 +343,14 @@ def _describe(status: int) -> str:
     return f"exit status {status}" if status >= 0 else signal.Signals(-status).name
 
 
-def _bind_to_parent(bereaved: signal.Signals) -> Callable[[], None] | None:
+def _bind_to_parent(parent_death_signal: signal.Signals) -> Callable[[], None] | None:
     if _libc is None:
         return None
     prctl = _libc.prctl
     parent = os.getpid()
 
     def bind() -> None:
-        prctl(PR_SET_PDEATHSIG, bereaved)
+        prctl(PR_SET_PDEATHSIG, parent_death_signal)
         if os.getppid() != parent:  # the parent died before the call above
             os.kill(os.getpid(), signal.SIGKILL)
 

@@ -20,7 +20,7 @@ class Fork:
 
     Create it in the main thread while no other thread runs. Like an executed program, it starts its own process group
     and has no input, no signal handlers and no event loop. Its output goes to `stdout` or, if that is None, to a pipe
-    together with its errors. `first` is called in the new process before anything else.
+    together with its errors. The new process calls `before_main` first.
     """
 
     stdin = None
@@ -31,16 +31,16 @@ class Fork:
         name: str,
         env: Mapping[str, str],
         stdout: IO[bytes] | None,
-        first: Callable[[], None] | None,
+        before_main: Callable[[], None] | None,
     ) -> None:
         reading, writing = os.pipe()
 
         def run() -> None:
             os.setpgid(0, 0)
-            if first:
-                first()
-            _stand_alone(stdout.fileno() if stdout else writing, writing)
-            _show_as(f"up: {name}")
+            if before_main:
+                before_main()
+            _reset_inherited_state(stdout.fileno() if stdout else writing, writing)
+            _set_title(f"up: {name}")
             os.environ.update(env)
             main()
 
@@ -60,7 +60,7 @@ class Fork:
             os.kill(self.pid, number)
 
 
-def _stand_alone(output: int, errors: int) -> None:
+def _reset_inherited_state(output: int, errors: int) -> None:
     """Reset the inherited state that an executed program would not have."""
     signal.set_wakeup_fd(-1)
     for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGCHLD):
@@ -76,7 +76,7 @@ def _stand_alone(output: int, errors: int) -> None:
         stream.reconfigure(write_through=True)  # type: ignore[union-attr]  # a terminal's or a pipe's
 
 
-def _show_as(title: str) -> None:
+def _set_title(title: str) -> None:
     """Overwrite the process's command line with the title, so that `ps` and `top` show it. A long title is cut off."""
     if sys.platform == "linux":
         fields = Path("/proc/self/stat").read_text().rpartition(")")[2].split()

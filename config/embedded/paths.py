@@ -95,7 +95,7 @@ def make_data_dir(data: Path) -> None:
         ) from error
 
 
-def open_to_others(data: Path) -> Iterator[Path]:
+def find_open_paths(data: Path) -> Iterator[Path]:
     """Yield our paths in the data directory that other users of this machine could read, write or enter."""
     for top in (each for name in OWN_FILES for each in data.glob(name)):
         below = (os.path.join(folder, name) for folder, *names in os.walk(top) for name in (*names[0], *names[1]))
@@ -111,7 +111,7 @@ def close_to_others(data: Path) -> None:
 
     Files of another user stay as they are; `manage.py doctor` reports them.
     """
-    for path in open_to_others(data):
+    for path in find_open_paths(data):
         with contextlib.suppress(OSError):
             path.chmod(stat.S_IMODE(path.lstat().st_mode) & ~OTHERS_MODE_BITS)
 
@@ -148,7 +148,7 @@ def lock_data_dir(data: Path) -> Iterator[int]:
     supervisor was killed waits until the last process that writes here has ended.
     """
     with (data / "up.lock").open("a+") as own, (data / "children.lock").open("a") as shared:
-        if not _locked(own.fileno()):
+        if not _try_lock(own.fileno()):
             own.seek(0)
             holder = own.read().strip() or "unknown"
             raise StartError(
@@ -159,14 +159,14 @@ def lock_data_dir(data: Path) -> Iterator[int]:
         own.write(f"{os.getpid()}\n")
         own.flush()
         deadline = time.monotonic() + LEFTOVER_SECONDS
-        while not _locked(shared.fileno()):
+        while not _try_lock(shared.fileno()):
             if time.monotonic() > deadline:
                 raise StartError(f"Processes of an earlier start still use {data}; `fuser -k {shared.name}` ends them.")
             time.sleep(0.05)
         yield shared.fileno()
 
 
-def _locked(descriptor: int) -> bool:
+def _try_lock(descriptor: int) -> bool:
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:

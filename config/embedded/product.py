@@ -1,6 +1,6 @@
-"""The product's processes, which the supervisor forks. All modules are loaded once, and the processes share the memory.
+"""The product's processes, which the supervisor forks after it has loaded all modules.
 
-Otherwise each process would need seconds of processor time and 200 MB.
+So the processes share the modules' memory. Otherwise each would need seconds of processor time and 200 MB.
 """
 
 import gc
@@ -24,7 +24,7 @@ from django.urls import get_resolver
 SERVER = "config.http.server"
 READY = "takes what is queued"
 # Modules that each worker would otherwise import when it starts.
-WORKER_SERVERS = (
+WORKER_MODULES = (
     "billiard.pool",
     "celery.app.amqp",
     "celery.app.control",
@@ -48,7 +48,7 @@ WORKER_SERVERS = (
 )
 WEB_CONNECTIONS = 12  # to PostgreSQL on the same machine; more concurrent views than processors gain nothing
 DRAIN_SECONDS = 7  # `Children.stop` waits 10, and so does the person who pressed Ctrl-C
-TICK = 1  # seconds between the clock's checks for a stop
+TICK = 1  # seconds between beat's checks whether it should stop
 
 logger = logging.getLogger(__name__)
 
@@ -60,7 +60,7 @@ def load() -> None:
     import_module("config.asgi")
     get_resolver().url_patterns  # noqa: B018 - a property that imports every view
     import_module(SERVER)
-    for module in WORKER_SERVERS:
+    for module in WORKER_MODULES:
         import_module(module)
     app = import_module("config.celery").app
     app.loader.import_default_modules()
@@ -104,7 +104,7 @@ def _work(queue: str, threads: int, schedule: str) -> None:
     worker_ready.connect(_say_ready)  # runs after the handlers of the queues' own modules
     app = import_module("config.celery").app
     if schedule:
-        _keep_clock(app, schedule)
+        _run_beat(app, schedule)
     celery = app.Worker(
         hostname=f"{queue}@{socket.gethostname()}",
         pool="threads",
@@ -124,20 +124,20 @@ def _say_ready(**kwargs: Any) -> None:
     os.write(1, f"{READY}\n".encode())  # Celery would log a line to sys.stdout
 
 
-def _keep_clock(app: Any, schedule: str) -> None:
+def _run_beat(app: Any, schedule: str) -> None:
     """Run beat in a thread from the time the worker is ready until it ends."""
     beat = import_module("celery.beat").Service(app, TICK, schedule, remote_control=False)
 
-    def keep() -> None:
+    def run_beat() -> None:
         try:
             beat.start()
         except Exception:
             # Without beat no sweeper runs. So the worker ends, and the supervisor restarts both.
-            logger.exception("the sweepers' clock stands still")
+            logger.exception("beat failed, so no sweeper would run")
             os.kill(os.getpid(), signal.SIGTERM)
 
     def start(**kwargs: Any) -> None:
-        threading.Thread(target=keep, name="clock", daemon=True).start()
+        threading.Thread(target=run_beat, name="clock", daemon=True).start()
 
     def end(**kwargs: Any) -> None:
         beat.stop()

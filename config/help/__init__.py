@@ -1,4 +1,4 @@
-"""The guide at `/help/`: the Markdown of docs/, rendered by the product itself, with a search and without a build.
+"""The guide at `/help/`: the product renders the Markdown of docs/ itself, and searches it.
 
-docs/decisions/0051-the-guide-is-rendered-by-the-product.md says why it is no site that is built beforehand.
+docs/decisions/0051-the-guide-is-rendered-by-the-product.md says why no static site is built.
 """

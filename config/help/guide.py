@@ -1,4 +1,4 @@
-"""Read the pages of docs/: their paths and languages, and the guide page for each page of the product."""
+"""Read the pages of the guide from docs/, and map pages of the product to pages of the guide."""
 
 import posixpath
 import re
@@ -45,7 +45,7 @@ class PictureSize(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class GuidePlace:
-    """The target of a link. `path` begins with `..` if it is outside of docs/."""
+    """The target of a link in the guide. `path` begins with `..` if the target is outside of docs/."""
 
     path: str
     anchor: str
@@ -70,16 +70,16 @@ def pages_in(folder: str, language: str) -> list[GuidePage]:
     return [row for row in pages(language) if row.folder == folder]
 
 
-def place(target: str, folder: str) -> GuidePlace:
-    """Return the place that a relative link in a page of `folder` leads to."""
+def resolve_link(target: str, folder: str) -> GuidePlace:
+    """Return the target of a relative link in a page of `folder`."""
     file, _, anchor = target.partition("#")
     path = posixpath.normpath(posixpath.join(folder, file))
     match = FILE.fullmatch(path)
     return GuidePlace(match["path"] if match else path, anchor)
 
 
-def place_about(route: str) -> GuidePlace:
-    """Return the guide's place for a page of the product. `route`: the route of Django's resolver.
+def place_of_page(route: str) -> GuidePlace:
+    """Return the place in the guide about a page of the product. `route`: the route of Django's resolver.
 
     The row of the table with the longest matching prefix of the route decides.
     """
@@ -104,7 +104,7 @@ def _size(file: Path) -> PictureSize:
 def _rows() -> dict[tuple[str, ...], GuidePlace]:
     table = page(PAGES_OF_PRODUCT, ENGLISH)
     rows = ROW.findall(table.text) if table else []
-    return {(): GuidePlace("index", ""), **{_parts(address): place(target, "use") for address, target in rows}}
+    return {(): GuidePlace("index", ""), **{_parts(address): resolve_link(target, "use") for address, target in rows}}
 
 
 def _parts(route: str) -> tuple[str, ...]:

@@ -19,7 +19,7 @@ from markdown_it.utils import OptionsDict
 
 from chat.rendering.highlighting import Colours, highlighted
 from config.help import guide
-from config.help.guide import ENGLISH, GuidePage, GuidePlace, place
+from config.help.guide import ENGLISH, GuidePage, GuidePlace, resolve_link
 
 ADDRESS = re.compile(r"[a-z]+:")
 NOT_IN_ANCHORS = re.compile(r"[^\w\- ]")
@@ -107,7 +107,7 @@ def _set_address(link: Token, folder: str) -> None:
     href = str(link.attrs["href"])
     if ADDRESS.match(href):
         return
-    target = place(href, folder)
+    target = resolve_link(href, folder)
     if target.outside:
         del link.attrs["href"]
     elif href.startswith("#"):
@@ -118,7 +118,7 @@ def _set_address(link: Token, folder: str) -> None:
 
 def _show(image: Token, folder: str) -> None:
     """Point a picture to its address in the product. Browsers load it when it comes into view."""
-    name = posixpath.basename(place(str(image.attrs["src"]), folder).path)
+    name = posixpath.basename(resolve_link(str(image.attrs["src"]), folder).path)
     size = guide.pictures()[name]
     image.attrs |= {"src": reverse("help:picture", args=[name]), "loading": "lazy"}
     image.attrs |= {"width": size.width, "height": size.height}

@@ -1,4 +1,4 @@
-"""Search the guide for sections by the beginnings of words, ignoring capitals and accents."""
+"""Search the sections of the guide for words and beginnings of words, ignoring capitals and accents."""
 
 import re
 import unicodedata
@@ -11,10 +11,10 @@ from config.help.rendering import PARSER, anchor_of, text_of
 
 WORD = re.compile(r"\w+")
 MAX_HITS = 20  # hits
-EXCERPT = 200  # characters
-RECORDS = "decisions/"  # decision records count half: readers rarely look for them
-IN_TITLE = 6  # points for a word in the title
-IN_HEADING = 4  # points for a word in the heading
+EXCERPT_LENGTH = 200  # characters
+DECISIONS_PREFIX = "decisions/"  # decision records count half: readers rarely look for them
+TITLE_POINTS = 6  # points for a word in the title
+HEADING_POINTS = 4  # points for a word in the heading
 MOST_IN_TEXT = 3  # occurrences in the text that count, one point each
 
 
@@ -32,11 +32,11 @@ class GuideSection:
 
     @property
     def excerpt(self) -> str:
-        return self.text if len(self.text) <= EXCERPT else self.text[:EXCERPT].rsplit(" ", 1)[0] + " …"
+        return self.text if len(self.text) <= EXCERPT_LENGTH else self.text[:EXCERPT_LENGTH].rsplit(" ", 1)[0] + " …"
 
 
 def find(query: str, language: str) -> list[GuideSection]:
-    """Return the sections that contain all words of the query, best first."""
+    """Return the sections with words that begin with each word of the query, best first."""
     beginnings = _words(query)
     ranked = [(_score(section, beginnings), section) for section in _sections(language)] if beginnings else []
     return [section for score, section in sorted(ranked, key=lambda each: -each[0]) if score][:MAX_HITS]
@@ -44,12 +44,12 @@ def find(query: str, language: str) -> list[GuideSection]:
 
 def _score(section: GuideSection, beginnings: tuple[str, ...]) -> int:
     scores = [
-        IN_TITLE * _count(section.title_words, word)
-        + IN_HEADING * _count(section.heading_words, word)
+        TITLE_POINTS * _count(section.title_words, word)
+        + HEADING_POINTS * _count(section.heading_words, word)
         + min(MOST_IN_TEXT, _count(section.words, word))
         for word in beginnings
     ]
-    return sum(scores) // (1 + section.page.path.startswith(RECORDS)) if all(scores) else 0
+    return sum(scores) // (1 + section.page.path.startswith(DECISIONS_PREFIX)) if all(scores) else 0
 
 
 def _count(words: tuple[str, ...], beginning: str) -> int:
@@ -85,4 +85,4 @@ def _section(page: GuidePage, heading: str, texts: list[str]) -> GuideSection:
 
 def _words(text: str) -> tuple[str, ...]:
     plain = unicodedata.normalize("NFKD", text.lower().replace("đ", "d"))
-    return tuple(WORD.findall("".join(sign for sign in plain if not unicodedata.combining(sign))))
+    return tuple(WORD.findall("".join(character for character in plain if not unicodedata.combining(character))))

@@ -1,10 +1,10 @@
 from django.urls import path
 
 from config.help import views
-from core.permissions import signed_in
+from core.permissions import require_sign_in
 
 app_name = "help"
-urlpatterns = signed_in(
+urlpatterns = require_sign_in(
     [
         path("", views.index, name="index"),
         path("pictures/<str:name>", views.picture, name="picture"),

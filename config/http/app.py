@@ -1,4 +1,4 @@
-"""Serve the pages as an installable app: its manifest, its service worker, and the offline page."""
+"""Make the pages an installable app: its manifest, its service worker and the offline page."""
 
 from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.shortcuts import render
@@ -9,9 +9,9 @@ from django.views.decorators.http import require_GET
 
 from workspace.models.settings import workspace_of
 
-PAGE = "#fdfdfb"  # the colours of static/css/tokens.css, in the light look
-ACCENT = "#0f6b5c"
-SHELL = ("css/app.css", "icons.svg", "icon.svg")
+PAGE_COLOUR = "#fdfdfb"  # the colours of static/css/tokens.css, in the light look
+ACCENT_COLOUR = "#0f6b5c"
+CACHED_FILES = ("css/app.css", "icons.svg", "icon.svg")
 
 
 @require_GET
@@ -28,8 +28,8 @@ def manifest(request: HttpRequest) -> JsonResponse:
         "start_url": home,
         "scope": home,
         "display": "standalone",
-        "background_color": PAGE,
-        "theme_color": ACCENT,
+        "background_color": PAGE_COLOUR,
+        "theme_color": ACCENT_COLOUR,
         "icons": [scalable, *({**each, "purpose": "any maskable"} for each in sizes)],
     }
     return JsonResponse(contents, content_type="application/manifest+json")
@@ -37,7 +37,7 @@ def manifest(request: HttpRequest) -> JsonResponse:
 
 @require_GET
 def offline(request: HttpRequest) -> HttpResponse:
-    """Show the offline page, which says that drafts are safe. The service worker stores this page."""
+    """Show the offline page, which says that drafts are safe. The service worker stores it in the browser."""
     return render(request, "offline.html")
 
 
@@ -47,7 +47,7 @@ def service_worker(request: HttpRequest) -> HttpResponse:
 
     Its text names the files of this version, so that browsers install the worker of each new version.
     """
-    context = {"files": [static(name) for name in SHELL], "offline": reverse("offline")}
+    context = {"files": [static(name) for name in CACHED_FILES], "offline": reverse("offline")}
     response = render(request, "service-worker.js", context, content_type="text/javascript")
     response["Cache-Control"] = "no-cache"
     return response

@@ -1,6 +1,6 @@
 """Limit the time that a web process waits for an unreachable database.
 
-1. libpq gives up a connection attempt (`connect_timeout`), and a connection that loses its network (keepalives,
+1. libpq gives up a slow connection attempt (`connect_timeout`), and a connection whose network fails (keepalives,
    `tcp_user_timeout`).
 2. The pool tries to connect for `RECONNECT_SECONDS`. Then it calls `refuse_waiting`: each request that waits for a
    connection is refused, and the next one opens a new pool.
@@ -28,7 +28,7 @@ LIBPQ_OPTIONS = {
 }
 
 
-def bound_waits(database: dict[str, Any]) -> None:
+def limit_waits(database: dict[str, Any]) -> None:
     """Add the bounds to Django's settings of a database. Options in its URL take precedence."""
     options = database["OPTIONS"]
     database["OPTIONS"] = {**LIBPQ_OPTIONS, **options}

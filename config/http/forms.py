@@ -1,7 +1,7 @@
 """Answer forms that a page's script submits, so that the text stays on the page if the server refuses it.
 
 1. `static/js/drafts.js` posts the form as the browser would, with the header `Form-Submission: script`.
-2. A refusal is a fragment with a sentence, as for htmx. The page stays and shows it.
+2. The response to a refused form is a fragment with a sentence, as for htmx. The page stays open and shows it.
 3. A redirect becomes 204 with the address in `Form-Location`. The script goes there.
 4. If the response is a page, the script cannot insert it, since the scripts of that page have another nonce. The page
    is stored for a minute, encrypted, for one request of the same user. `Form-Location` is its address.
@@ -23,18 +23,18 @@ from django.urls import reverse
 from config.http.problems import MiddlewareRequest, page_problem
 from core.crypto import decrypt, encrypt, is_lost
 from core.errors import ProductError
-from core.permissions import signed_out
+from core.permissions import signed_out_error
 from core.requests import FORM_SUBMISSION
 
-LOCATION = "Form-Location"
-STORED = "Form-Stored"
-ANSWER = "form-answer"  # the URL parameter that names a stored page
-KEPT_FOR = 60  # seconds; the script asks for the page at once
+LOCATION_HEADER = "Form-Location"
+STORED_HEADER = "Form-Stored"
+PAGE_PARAMETER = "form-answer"  # the URL parameter that names a stored page
+PAGE_LIFETIME = 60  # seconds; the script asks for the page at once
 LARGEST = 4 * 1024 * 1024  # bytes of the largest page that is stored
-HEADERS = ("Content-Type", "Content-Security-Policy", "Cache-Control", "Retry-After")
+STORED_HEADERS = ("Content-Type", "Content-Security-Policy", "Cache-Control", "Retry-After")
 # Statuses of pages that show the form again, because its row has changed, a field is invalid, or it was sent too often.
 # For all other refusals, the script shows the sentence.
-FORM_AGAIN = (409, 412, 422, 429)
+FORM_STATUSES = (409, 412, 422, 429)
 
 
 class ScriptedFormMiddleware:
@@ -51,17 +51,17 @@ class ScriptedFormMiddleware:
         if FORM_SUBMISSION not in request.headers or response.streaming:
             return response
         if isinstance(response, HttpResponseRedirectBase):
-            return _go_to(response, response.url, stored=not response.url.startswith(_sign_in_pages()))
+            return _answer_with_location(response, response.url, stored=not response.url.startswith(_sign_in_pages()))
         if response.status_code == 200 or _is_page_of_errors(response):
-            address = _store(request, response)
-            return _go_to(response, address, stored=not _is_invalid(response))
+            address = _store_page(request, response)
+            return _answer_with_location(response, address, stored=not _is_invalid(response))
         return response
 
     def process_view(self, request: MiddlewareRequest, view: object, *arguments: object) -> HttpResponseBase | None:
         if FORM_SUBMISSION in request.headers and not request.user.is_authenticated:
-            return page_problem(request, signed_out())
-        if request.method == "GET" and ANSWER in request.GET and request.user.is_authenticated:
-            return _load(request, request.GET[ANSWER])
+            return page_problem(request, signed_out_error())
+        if request.method == "GET" and PAGE_PARAMETER in request.GET and request.user.is_authenticated:
+            return _load_page(request, request.GET[PAGE_PARAMETER])
         return None
 
 
@@ -70,48 +70,48 @@ def _sign_in_pages() -> tuple[str, str]:
 
 
 def _is_page_of_errors(response: HttpResponse) -> bool:
-    return response.status_code in FORM_AGAIN and "HX-Retarget" not in response
+    return response.status_code in FORM_STATUSES and "HX-Retarget" not in response
 
 
 def _is_invalid(response: HttpResponse) -> bool:
     """Return whether the page shows a form with invalid fields. Django's admin answers such a form with 200."""
     context = response.context_data or {} if isinstance(response, TemplateResponse) else {}
-    return response.status_code in FORM_AGAIN or bool(context.get("errors"))
+    return response.status_code in FORM_STATUSES or bool(context.get("errors"))
 
 
-def _go_to(response: HttpResponse, address: str, *, stored: bool) -> HttpResponse:
+def _answer_with_location(response: HttpResponse, address: str, *, stored: bool) -> HttpResponse:
     """Return an answer that names the address, with the cookies of the response."""
     answer = HttpResponse(status=204)
     answer.cookies = response.cookies
-    answer[LOCATION] = address
-    answer[STORED] = "yes" if stored else "no"
+    answer[LOCATION_HEADER] = address
+    answer[STORED_HEADER] = "yes" if stored else "no"
     return answer
 
 
-def _store(request: MiddlewareRequest, response: HttpResponse) -> str:
+def _store_page(request: MiddlewareRequest, response: HttpResponse) -> str:
     """Return the address of the stored page. Raises `too_large` (413) for a page that is longer than `LARGEST`."""
     if len(response.content) > LARGEST:
-        raise ProductError("too_large", "The answer is too large to be shown here.", status=413)
+        raise ProductError("too_large", "The page is too large to be shown here. Reload this page.", status=413)
     name = secrets.token_urlsafe(16)
     stored_page = {
         "status": response.status_code,
-        "headers": {header: response[header] for header in HEADERS if header in response},
+        "headers": {header: response[header] for header in STORED_HEADERS if header in response},
         "body": response.content.decode(response.charset),
     }
-    cache.set(_key(request, name), encrypt(json.dumps(stored_page)), KEPT_FOR)
+    cache.set(_key(request, name), encrypt(json.dumps(stored_page)), PAGE_LIFETIME)
     parameters = request.GET.copy()
-    parameters[ANSWER] = name
+    parameters[PAGE_PARAMETER] = name
     return f"{request.path}?{parameters.urlencode()}"
 
 
-def _load(request: MiddlewareRequest, name: str) -> HttpResponse:
+def _load_page(request: MiddlewareRequest, name: str) -> HttpResponse:
     """Return the stored page once. Later requests are redirected to the address without the parameter."""
     key = _key(request, name)
     text = decrypt(cache.get(key, ""))
     cache.delete(key)
     if is_lost(text):
         parameters = request.GET.copy()
-        del parameters[ANSWER]
+        del parameters[PAGE_PARAMETER]
         return redirect(f"{request.path}?{parameters.urlencode()}" if parameters else request.path)
     page = json.loads(text)
     return HttpResponse(page["body"], status=page["status"], headers=page["headers"])

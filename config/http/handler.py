@@ -1,4 +1,4 @@
-"""Django's request handler for the event loop, changed so that every request ends."""
+"""Django's ASGI request handler, changed so that every request ends."""
 
 import asyncio
 from collections.abc import Callable
@@ -17,7 +17,7 @@ LOG_FIELDS = "log_fields"  # the key in the ASGI scope for the fields of the req
 
 
 class Handler(ASGIHandler):
-    """Django's handler, changed so that every view answers and every request ends."""
+    """Django's ASGI handler, changed so that every view answers and every request ends."""
 
     # Bytes that the server gets at once. Even the largest page is smaller. So the server gets a whole page, writes it
     # in pieces and knows how many bytes wait. Django also reads files in pieces of this size.
@@ -28,7 +28,7 @@ class Handler(ASGIHandler):
         super().__init__()
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        """Run a request to its end, even if it is cancelled. Django then gets a message that the client is gone.
+        """Run a request to its end, even if it is cancelled. Django then gets the message that the client has left.
 
         daphne cancels a request 10 seconds after its client has left. The thread of a view cannot be cancelled, and
         Django returns the thread's database connection only at the end of the request. Without this, each such request

@@ -11,24 +11,24 @@ from django.http import HttpRequest, HttpResponse, HttpResponseServerError, Json
 from django.shortcuts import render
 from django.template.loader import render_to_string
 
-from config.http.problems import MiddlewareRequest, foreseen, is_api, json_problem, page_problem
+from config.http.problems import MiddlewareRequest, is_api, json_problem, page_problem, to_product_error
 from core import background
 from core.errors import ProductError
-from core.permissions import signed_out
+from core.permissions import signed_out_error
 from core.requests import awaits_fragment
 from core.sentences import Sentence
 from workspace.models.settings import workspace_as_last_read
 
 
 def livez(request: HttpRequest) -> HttpResponse:
-    """Answer that the process is alive. It does no I/O, so that a slow database does not cause restarts."""
+    """Answer that the process is alive. Does no I/O, since a slow database must not cause restarts."""
     return HttpResponse("ok", content_type="text/plain")
 
 
 def readyz(request: HttpRequest) -> JsonResponse:
-    """Answer whether this process can serve requests. A 503 says what is wrong with the database, migrations or Redis.
+    """Answer whether this process can serve requests. A 503 names the fault of the database, migrations or Redis.
 
-    The state of workers is for information only. Without a worker answers wait, but taking every web process out of
+    The state of workers does not change the status: without a worker, answers wait, and taking every web process out of
     service would not help.
     """
     redis_state, worker_state = _redis_and_workers()
@@ -68,28 +68,28 @@ def not_found(request: HttpRequest, exception: Any) -> HttpResponse:
 
 
 def csrf_failed(request: HttpRequest, reason: str = "") -> HttpResponse:
-    """Return a page which says that the form was open too long; for a script only the sentence."""
+    """Return a page which says that the form was open too long. A script gets only the sentence."""
     if not awaits_fragment(request):
         return render(request, "403_csrf.html", status=403)
     sentence = Sentence("This page was open too long. Your text is kept here. Reload the page and send it again.")
-    error = ProductError("csrf_failed", sentence, status=403) if request.user.is_authenticated else signed_out()
+    error = ProductError("csrf_failed", sentence, status=403) if request.user.is_authenticated else signed_out_error()
     return page_problem(cast("MiddlewareRequest", request), error)
 
 
-def failed(request: HttpRequest) -> HttpResponse:
+def server_error(request: HttpRequest) -> HttpResponse:
     """Return the response to an exception outside of views.
 
-    An expected exception, such as a missing connection to the database in a middleware, is explained to the user. For
-    any other the response has the request id, which finds it in the log.
+    An expected exception, such as an unreachable database in a middleware, is explained to the user. The response to
+    any other has the request id, by which an operator finds the log lines.
     """
     raised = sys.exc_info()[1]
-    error = foreseen(raised) if isinstance(raised, Exception) else raised
+    error = to_product_error(raised) if isinstance(raised, Exception) else raised
     if not isinstance(error, ProductError):
         number = getattr(request, "request_id", "")
         if not (is_api(request.path) or awaits_fragment(request)):
             return HttpResponseServerError(render_to_string("500.html", {"request_id": number}))
         detail = Sentence(
-            "Something went wrong here. If it happens again, tell your administrator the number {number}.",
+            "Something went wrong on the server. If it happens again, tell your administrator the number {number}.",
             number=number,
         )
         error = ProductError("internal_error", detail, status=500)

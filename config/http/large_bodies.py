@@ -4,9 +4,9 @@ A body of 8 MB takes up to 100 MB of memory while it is read, checked and stored
 
 1. A body waits on disk for its turn: first for the person's previous body, then for a place in the process.
 2. A view that waits for another server, such as a remote embedder, frees the place in the process (`core.outside`). The
-   person's next body still waits, so that memory grows with the number of people and not of requests.
-3. The turn ends when the answer begins, or when a view calls `core.requests.settle`. Such a view only waits for a model
-   from then on.
+   person's next body still waits, so that memory grows with the number of people, not with that of requests.
+3. The turn ends when the answer begins, or when a view calls `core.requests.release_slot`. Such a view only waits for a
+   model from then on.
 """
 
 import asyncio
@@ -59,6 +59,6 @@ class LargeBodies:
                     place = locks.enter_context(ExitStack())
                     place.callback(self._all.release)
             except TimeoutError as error:
-                detail = Sentence("Other large requests are being worked on. Send this one again in a few seconds.")
+                detail = Sentence("The server is handling other large requests. Send yours again in a few seconds.")
                 raise ProductError("busy", detail, status=503, retry_after=5) from error
             yield BodyTurn(locks.close, place.close)

@@ -1,8 +1,8 @@
 """`/metrics` for Prometheus: the load of the workspace, and its queues.
 
-It is open to the scrape token (`METRICS_TOKEN`). Staff who may see model calls can read it with a session or a token of
-scope `admin`. Tables that grow without bound are not counted in full: turns and files of the last hour are counted,
-found by the time inside their ids. The metrics of one process are in `core.logs.metrics`.
+The scrape token (`METRICS_TOKEN`) may read it. Staff who may see model calls can read it with a session or a token of
+scope `admin`. Tables that grow without bound are not counted in full: only turns and files of the last hour are, by the
+time inside their ids. The metrics of one process are in `core.logs.metrics`.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -58,7 +58,7 @@ class MetricsView(ScopedView):
     def get(self, request: Request) -> HttpResponse:
         if not has_right(self.person, "view", ModelCall):
             sentence = (
-                "Only administrators with the right “chat.view_modelcall” see the metrics. Ask a superuser for it."
+                "Only administrators with the right “chat.view_modelcall” may read the metrics. Ask a superuser for it."
             )
             raise ProductError("right_missing", sentence, status=403)
         return _metrics()
@@ -127,7 +127,7 @@ def _files(now: datetime) -> Iterator[GaugeMetricFamily]:
 
 def _workers() -> Iterator[GaugeMetricFamily]:
     try:
-        worker_ages = background.queues_heard()
+        worker_ages = background.report_ages()
     except RedisError:
         worker_ages = {}
     limit = background.DEAD_AFTER
@@ -161,7 +161,10 @@ def _length(connection: Any, queue: str) -> int:
 
 
 def _by(label: str, values: Iterable[str], counts: Mapping[Any, int]) -> list[Sample]:
-    """Return a sample for each value. A value that does not occur has 0: series with gaps are hard to monitor."""
+    """Return a sample for each value.
+
+    A value that does not occur gets 0, since series with gaps are hard to monitor.
+    """
     return [({label: str(value)}, counts.get(str(value), 0)) for value in values]
 
 

@@ -27,7 +27,7 @@ from accounts.access.sessions import note_visit
 from accounts.models import User
 from config.http import problems
 from config.http.problems import MiddlewareRequest
-from core.audit.origin import How, Origin, acting
+from core.audit.origin import How, Origin, use_origin
 from core.errors import ProductError
 from core.logs import tracing
 from core.logs.context import add_log_fields
@@ -37,7 +37,11 @@ from workspace.models import Workspace
 from workspace.models.settings import workspace_of
 
 logger = logging.getLogger(__name__)
-WATCHED = ("/livez", "/readyz", "/metrics")  # monitoring asks these often, and needs no translation
+MONITORING_PATHS = (
+    "/livez",
+    "/readyz",
+    "/metrics",
+)  # monitoring requests these often, without need for a language or an origin
 METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS")
 GetResponse = Callable[[HttpRequest], HttpResponse]
 
@@ -55,10 +59,10 @@ _ADMIN = (
 
 
 class RequestIdMiddleware:
-    """Gives a request its id: the caller's `X-Request-ID` if it is a plain word, or else a new one.
+    """Gives a request its id: the caller's `X-Request-ID` if that has only letters, digits and hyphens, else a new id.
 
     Every response has the id, too. `began` is the Unix time of the request. Pages contain it, so that their socket can
-    ask for later changes.
+    request later changes.
     """
 
     def __init__(self, get_response: GetResponse) -> None:
@@ -72,7 +76,7 @@ class RequestIdMiddleware:
         add_log_fields(request_id=request.request_id)
         method = request.method if request.method in METHODS else ""
         began = time.monotonic()
-        with _traced(request, method) as span:
+        with _begin_span(request, method) as span:
             response = self.get_response(request)
             view = request.resolver_match.view_name if request.resolver_match else ""
             span.update_name(f"{method} {view}")
@@ -84,8 +88,8 @@ class RequestIdMiddleware:
         return response
 
 
-def _traced(request: MiddlewareRequest, method: str) -> AbstractContextManager[Span]:
-    if request.path in WATCHED or request.path.startswith(settings.STATIC_URL):
+def _begin_span(request: MiddlewareRequest, method: str) -> AbstractContextManager[Span]:
+    if request.path in MONITORING_PATHS or request.path.startswith(settings.STATIC_URL):
         return nullcontext(INVALID_SPAN)
     return tracing.of_request(method, request.request_id, request.headers.get("traceparent", ""))
 
@@ -98,7 +102,7 @@ class OriginMiddleware:
 
     def __call__(self, request: MiddlewareRequest) -> HttpResponse:
         how = How.ADMIN if request.path.startswith("/admin/") else How.API if is_program(request) else How.PAGE
-        with acting(Origin(how, address_of(request), request.request_id, recorded=set())):
+        with use_origin(Origin(how, address_of(request), request.request_id, recorded=set())):
             return self.get_response(request)
 
 
@@ -143,7 +147,7 @@ class UserPreferencesMiddleware:
 
     def __call__(self, request: MiddlewareRequest) -> HttpResponse:
         # A program with a bearer token gets no pages, so it needs no preferences and no session query.
-        if bearer(request) is not None or request.path in WATCHED:
+        if bearer(request) is not None or request.path in MONITORING_PATHS:
             return self.get_response(request)
         user = request.user
         language = _language(request, workspace_of(request), user.language if isinstance(user, User) else "")
@@ -173,14 +177,14 @@ class CharsetMiddleware:
         # If Python does not know the encoding, Django ignores it and decodes UTF-8.
         if request.encoding is None or self.LINEAR.fullmatch(codecs.lookup(request.encoding).name):
             return self.get_response(request)
-        error = ProductError("unsupported_charset", "This charset is not read here. Send UTF-8.", status=415)
+        error = ProductError("unsupported_charset", "This character encoding is not supported. Send UTF-8.", status=415)
         return problems.respond(request, error)
 
 
 class RequiredActionMiddleware:
     """Redirects a user who must choose a password or set up a second factor to the page for it.
 
-    API requests with a token pass, and their session is ignored.
+    API requests with a token pass, as if they had no session.
     """
 
     OPEN = (
@@ -205,7 +209,7 @@ class RequiredActionMiddleware:
 
     def process_view(self, request: MiddlewareRequest, view: object, *arguments: object) -> HttpResponseBase | None:
         # Without the cookie nobody is signed in by a session, so no query is needed.
-        if settings.SESSION_COOKIE_NAME not in request.COOKIES or request.path in WATCHED:
+        if settings.SESSION_COOKIE_NAME not in request.COOKIES or request.path in MONITORING_PATHS:
             return None
         match = request.resolver_match
         name = match.view_name if match is not None else ""
@@ -225,7 +229,7 @@ class RequiredActionMiddleware:
 
 
 def _language(request: HttpRequest, workspace: Workspace, chosen: str) -> str:
-    """Return the first of these that the workspace offers: the chosen one, the browser's, the workspace's default."""
+    """Return the person's or else the browser's first language that the workspace offers, else its default language."""
     accepted = [code for code, _weight in parse_accept_lang_header(request.headers.get("Accept-Language", ""))]
     for code in [chosen, *accepted]:
         with suppress(LookupError):
@@ -256,7 +260,7 @@ class ProductErrorMiddleware:
         return refusal
 
     def process_exception(self, request: MiddlewareRequest, exception: Exception) -> HttpResponseBase | None:
-        exception = problems.foreseen(exception)
+        exception = problems.to_product_error(exception)
         if isinstance(exception, ProductError):
             return problems.respond(request, exception)
         if problems.is_api(request.path) and not settings.DEBUG:

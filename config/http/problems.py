@@ -67,7 +67,7 @@ class FieldError(TypedDict):
 NO_EXTRA: Mapping[str, object] = {}
 
 
-def problem(
+def problem_members(
     request: HttpRequest,
     status: int,
     code: str,
@@ -89,8 +89,8 @@ def problem(
     }
 
 
-def foreseen(exception: Exception) -> Exception:
-    """Return a `ProductError` for errors in request bodies, and if the database or Redis cannot be reached.
+def to_product_error(exception: Exception) -> Exception:
+    """Return a `ProductError` for an exception about a request body or an unreachable database or Redis.
 
     Any other exception is returned unchanged.
     """
@@ -101,7 +101,7 @@ def foreseen(exception: Exception) -> Exception:
         )
     if isinstance(exception, TooManyFieldsSent | TooManyFilesSent):
         detail = Sentence(
-            "The form has too many parts: {fields} fields and {files} files may be sent. Send fewer at once.",
+            "The form has too many parts. It may have {fields} fields and {files} files. Send fewer at once.",
             fields=settings.DATA_UPLOAD_MAX_NUMBER_FIELDS,
             files=settings.DATA_UPLOAD_MAX_NUMBER_FILES,
         )
@@ -114,7 +114,7 @@ def foreseen(exception: Exception) -> Exception:
         detail = Sentence("The server cannot reach Redis, which it needs for this. Try again in a few seconds.")
         return ProductError("unavailable", detail, status=503, retry_after=5)
     if isinstance(exception, OperationalError) and _is_disconnected(exception.__cause__):
-        detail = Sentence("The server has too much to do, or cannot reach its database. Try again in a few seconds.")
+        detail = Sentence("The server is overloaded or cannot reach its database. Try again in a few seconds.")
         return ProductError("unavailable", detail, status=503, retry_after=5)
     return exception
 
@@ -127,12 +127,12 @@ def _is_disconnected(cause: BaseException | None) -> bool:
 def json_problem(request: HttpRequest, error: ProductError) -> JsonResponse:
     if request.path.startswith("/v1/"):
         return refusal(request, error)
-    body = problem(request, error.status, error.code, error.sentence, extra=error.extra)
+    body = problem_members(request, error.status, error.code, error.sentence, extra=error.extra)
     return JsonResponse(body, status=error.status, content_type=MEDIA_TYPE, headers=error.headers)
 
 
 def page_problem(request: MiddlewareRequest, error: ProductError) -> HttpResponse:
-    """Return a page. For a script, return a fragment for the place where the page shows problems, so the page stays."""
+    """Return an error page. For a script, return a fragment that the open page shows in its place for problems."""
     context = {"code": error.code, "detail": error.sentence, "title": gettext(TITLES.get(error.status, _("Error")))}
     if awaits_fragment(request):
         response = render(request, "ui/_problem.html", context, status=error.status)
@@ -151,11 +151,11 @@ def respond(request: MiddlewareRequest, error: ProductError) -> HttpResponse:
 
 
 def handle(exception: Exception, context: ExceptionHandlerContext) -> Response | None:
-    """Return the response to an exception in Django REST framework, or None for an unforeseen one (500 by Django)."""
+    """Return the response to an exception in Django REST framework. None for an unexpected one: Django answers 500."""
     request = cast("HttpRequest", context["request"])
-    exception = foreseen(exception)
+    exception = to_product_error(exception)
     if isinstance(exception, ProductError):
-        body = problem(request, exception.status, exception.code, exception.sentence, extra=exception.extra)
+        body = problem_members(request, exception.status, exception.code, exception.sentence, extra=exception.extra)
         return Response(body, status=exception.status, headers=exception.headers, content_type=MEDIA_TYPE)
     response = exception_handler(exception, context)
     if response is None:
@@ -169,7 +169,7 @@ def handle(exception: Exception, context: ExceptionHandlerContext) -> Response |
         error["attr"] = error["attr"] and shortened(error["attr"], LONGEST_NAME)
     detail = "; ".join(f"{error['attr']}: {error['detail']}" if error["attr"] else error["detail"] for error in errors)
     headers = {name: value for name, value in response.items() if name in ("WWW-Authenticate", "Retry-After", "Allow")}
-    body = problem(request, response.status_code, code, detail, errors=errors if invalid else ())
+    body = problem_members(request, response.status_code, code, detail, errors=errors if invalid else ())
     return Response(body, status=response.status_code, headers=headers, content_type=MEDIA_TYPE)
 
 

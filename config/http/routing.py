@@ -1,4 +1,4 @@
-"""The ASGI application: it routes requests to Django and WebSockets to their consumer."""
+"""The ASGI application, which routes requests to Django and WebSockets to their consumer."""
 
 from channels.auth import AuthMiddlewareStack
 from channels.routing import ProtocolTypeRouter, URLRouter

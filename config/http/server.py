@@ -1,10 +1,11 @@
 """daphne with limits on bodies, slow senders and memory, which an application could not set.
 
-daphne passes a request to an ASGI application only when it has received all of it, and all at once. Here
+daphne passes a request to an ASGI application only when it has received all of it, and in one piece. Here
 
 1. `TimedChannel` bounds the time for the head of a request and between the parts of its body;
 2. `LimitedRequest` counts the body while it arrives, refuses a body that is too large, and stores it on disk;
-3. `reading` passes the body to the application piece by piece, large ones in turns (`config.http.large_bodies`);
+3. `with_body_pieces` passes the body to the application piece by piece, large ones in turns
+   (`config.http.large_bodies`);
 4. `LimitedServer.handle_reply` writes the response piece by piece, as the client reads it (`config.http.unread`).
 
 `python -m config.web` starts it.
@@ -48,7 +49,7 @@ from accounts.access.login_throttle import client_address
 from config.http import problems
 from config.http.handler import LOG_FIELDS
 from config.http.large_bodies import LARGE_BODY, LargeBodies
-from config.http.middleware import WATCHED
+from config.http.middleware import MONITORING_PATHS
 from config.http.unread import UNREAD_GRACE, UnreadBytes
 from core import memory
 from core.asgi_types import AsgiMessage, AsgiReceive, AsgiScope, AsgiSend
@@ -64,31 +65,31 @@ from files.index.embedders import embed_in_workers
 logger = logging.getLogger(__name__)
 access = logging.getLogger("access")
 
-MOST_OF_A_STRANGER = 100_000  # bytes; a client that is not signed in sends at most a form
-ROOM_FOR_FORM = 1_000_000  # bytes that a multipart form may have in addition to the file
+MAX_ANONYMOUS_BYTES = 100_000  # a client that is not signed in sends at most a form
+FORM_BYTES = 1_000_000  # that a multipart form may have in addition to the file
 UPLOADS = {  # the views that take files
     *("files:list", "projects:upload", "chat:imports", "file-list", "import-list", "openai-files"),
     *("admin:projects_project_add", "admin:projects_project_change"),
 }
 HEAD_SECONDS = 20  # for the whole head (first line and headers) of a connection's first request
-KEPT_SECONDS = 75  # between requests; proxies keep a connection for 60 s and must be the first to end it
-BODY_SECONDS = 30  # time in which `BODY_BYTES` must arrive
+KEEP_ALIVE_SECONDS = 75  # between requests; a proxy keeps a connection for 60 s and must be the first to end it
+BODY_SECONDS = 30  # in which `BODY_BYTES` must arrive
 BODY_BYTES = 10_000
-UNREAD_SECONDS = 300  # time in which a client must read the buffer of its connection
-CLOSED_WITHIN = 1.0  # seconds in which answers that are cut off at the end of the process must stop
-LINGER_SECONDS = 5  # a client may go on sending so long after a refusal; if cut off, it would not read the refusal
+UNREAD_SECONDS = 300  # in which a client must read the buffer of its connection
+CANCEL_SECONDS = 1.0  # in which answers must stop that are cancelled at the end of the process
+LINGER_SECONDS = 5  # for which a client may send after a refusal; if it were cut off, it would not read the refusal
 SERVICE_RESTART = 1012  # a close code (IANA's list) after which the page reconnects to another process
-IN_MEMORY = 100_000  # bytes; a longer body waits on disk
-PIECE = 65_536
-LONGEST_SHOWN = 300  # bytes of a request line that is too long; the path is searched in them
-UNSENT = 131_072  # unsent bytes that the kernel may buffer; by default it buffers megabytes
-CHECKED_EVERY = 1.0  # seconds between two checks while too much waits for clients to read it
+MEMORY_BYTES = 100_000  # a longer body waits on disk
+PIECE_BYTES = 65_536
+LONGEST_SHOWN = 300  # bytes at the beginning of a too long request line, in which the path is looked up
+UNSENT_BYTES = 131_072  # that the kernel may buffer; by default it buffers megabytes
+CHECK_INTERVAL = 1.0  # seconds between two checks while too many bytes wait for clients to read them
 
 App = Callable[..., Awaitable[None]]
 
 
 class Sender(NamedTuple):
-    """The sender of a body that is larger than `MOST_OF_A_STRANGER`. `upload`: it goes to a view that takes files."""
+    """The sender of a body above `MAX_ANONYMOUS_BYTES`. `upload`: whether it is for a view that takes files."""
 
     person: UUID
     upload: bool
@@ -97,12 +98,12 @@ class Sender(NamedTuple):
 class LimitedRequest(WebRequest):  # type: ignore[misc]
     """Counts its body while it arrives, chunked or not, and refuses a body that is too large.
 
-    Before it reads more than `MOST_OF_A_STRANGER`, it looks up the sender. It reads nothing during the look-up.
+    Before it reads more than `MAX_ANONYMOUS_BYTES`, it looks up the sender. It reads nothing during the look-up.
     """
 
     def __init__(self, channel: "TimedChannel", queued: object) -> None:
         super().__init__(channel, queued, parsePOSTFormSubmission=False)  # Django does, without holding it in memory
-        self.most = MOST_OF_A_STRANGER
+        self.most = MAX_ANONYMOUS_BYTES
         self.received = 0
         self.looked_up = self.looking = self.refused = self.complete = self.upload = False
         self.uploader: UUID | None = None
@@ -111,13 +112,13 @@ class LimitedRequest(WebRequest):  # type: ignore[misc]
         self.log_fields: dict[str, str] = {}  # filled by the middleware
 
     def gotLength(self, length: int | None) -> None:
-        small = length is not None and length <= IN_MEMORY
-        # Closed with the request, by Twisted or by `reading`.
+        small = length is not None and length <= MEMORY_BYTES
+        # Closed with the request, by Twisted or by `with_body_pieces`.
         self.content = BytesIO() if small else tempfile.TemporaryFile(dir=settings.FILE_UPLOAD_TEMP_DIR)  # noqa: SIM115
-        self._count(length or 0)
+        self._check_size(length or 0)
 
     def handleContentChunk(self, data: bytes) -> None:
-        self._count(self.received + len(data))
+        self._check_size(self.received + len(data))
         self.received += len(data)
         if not self.refused:
             super().handleContentChunk(data)
@@ -142,11 +143,11 @@ class LimitedRequest(WebRequest):  # type: ignore[misc]
 
     def connectionLost(self, reason: Any) -> None:
         self.complete = True
-        self._no_longer_uploading()
+        self._end_upload()
         super().connectionLost(reason)
 
     def finish(self) -> None:
-        self._no_longer_uploading()
+        self._end_upload()
         super().finish()
 
     def address(self) -> str:
@@ -156,7 +157,7 @@ class LimitedRequest(WebRequest):  # type: ignore[misc]
         return client_address(direct, forwarded.decode("latin-1"))
 
     @property
-    def followed(self) -> bool:
+    def resumable(self) -> bool:
         """Return whether the response is a stream of events that the client can resume."""
         kind = self.responseHeaders.getRawHeaders(b"content-type") or [b""]
         return bool(self.method == b"GET" and self._response_started and kind[0].startswith(b"text/event-stream"))
@@ -166,16 +167,16 @@ class LimitedRequest(WebRequest):  # type: ignore[misc]
             self.finish()
 
     def handle_exception(self, exception: BaseException) -> None:
-        """Break off an answer that has begun, since it cannot become a 500.
+        """Abort the connection if its answer has begun, since that cannot become a 500.
 
-        daphne would raise an error here, and then no longer time out any connection of the process.
+        daphne would raise an error here, after which no connection of the process would time out.
         """
         if self._response_started:
             self.channel.transport.abortConnection()
         else:
             super().handle_exception(exception)
 
-    def _count(self, size: int) -> None:
+    def _check_size(self, size: int) -> None:
         if self.refused or self.looking or size <= self.most:
             return
         if self.looked_up:
@@ -187,7 +188,7 @@ class LimitedRequest(WebRequest):  # type: ignore[misc]
             self._refuse(self._too_large())
             return
         self.looking = True  # bytes that were read before still arrive; they are counted after the look-up
-        self.channel.hold_on()
+        self.channel.pause_reading()
         self._looking_up = asyncio.ensure_future(self._look_up(token, session, size))
 
     async def _look_up(self, token: str, session: str, size: int) -> None:
@@ -197,29 +198,29 @@ class LimitedRequest(WebRequest):  # type: ignore[misc]
             if not self.complete:
                 self._admit(user_id, size)
         except Exception as error:
-            logger.warning("nobody could be looked up, so a body is refused: %s", error)
+            logger.warning("the sender of a body could not be looked up, so it is refused: %s", error)
             if not self.complete:
-                detail = Sentence("This cannot be taken now. Try again in a minute.")
+                detail = Sentence("The server cannot accept this request now. Try again in a minute.")
                 self._refuse(ProductError("unavailable", detail, status=503, retry_after=60))
         finally:
             self.looking = False
-            channel.go_on()
+            channel.resume_reading()
 
     def _admit(self, user_id: UUID | None, size: int) -> None:
         if user_id is None:
             detail = Sentence(
-                "This is more than can be sent without signing in. Sign in, or send a token that has not ended."
+                "This request is too large for a visitor who is not signed in. Sign in, or send a valid token."
             )
             self._refuse(ProductError("not_authenticated", detail, status=401))
             return
         self.upload = self._view() in UPLOADS
         self.sender = Sender(user_id, self.upload)
-        self.most = settings.MAX_UPLOAD_BYTES + ROOM_FOR_FORM if self.upload else settings.DATA_UPLOAD_MAX_MEMORY_SIZE
+        self.most = settings.MAX_UPLOAD_BYTES + FORM_BYTES if self.upload else settings.DATA_UPLOAD_MAX_MEMORY_SIZE
         if max(size, self.received) > self.most:
             self._refuse(self._too_large())
         elif self.upload and self.server.uploading[user_id] >= settings.UPLOADS_AT_ONCE:
             detail = Sentence(
-                "{uploads_at_once} uploads of yours are under way. Wait until one of them is done.",
+                "{uploads_at_once} of your uploads are running. Wait until one of them has finished.",
                 uploads_at_once=settings.UPLOADS_AT_ONCE,
             )
             self._refuse(ProductError("too_many_uploads", detail, status=429, retry_after=10))
@@ -231,10 +232,10 @@ class LimitedRequest(WebRequest):  # type: ignore[misc]
         """Return the bearer token or the session key of the request."""
         _method, path = self.channel.address()
         headers = self.requestHeaders
-        token = api_token(path, _last(headers, b"authorization"), _last(headers, b"x-api-key"))
+        token = api_token(path, _last_header(headers, b"authorization"), _last_header(headers, b"x-api-key"))
         if token is not None:
             return token, ""
-        return "", parse_cookie(_last(self.requestHeaders, b"cookie")).get(settings.SESSION_COOKIE_NAME, "")
+        return "", parse_cookie(_last_header(self.requestHeaders, b"cookie")).get(settings.SESSION_COOKIE_NAME, "")
 
     def _view(self) -> str:
         method, path = self.channel.address()
@@ -246,12 +247,12 @@ class LimitedRequest(WebRequest):  # type: ignore[misc]
     def _too_large(self) -> ProductError:
         if self.upload:
             detail = Sentence(
-                "This is larger than {most} MB, the most that can be uploaded. Split it and upload the parts.",
+                "A file can have at most {most} MB. Split it and upload the parts.",
                 most=round(settings.MAX_UPLOAD_BYTES / 1_000_000),
             )
             return ProductError("file_too_large", detail, status=413)
         detail = Sentence(
-            "This is larger than {most} MB, the most that can be sent here. Send less at once.",
+            "A request can have at most {most} MB here. Send less at once.",
             most=Decimal(f"{self.most / 1_000_000:.1f}"),
         )
         return ProductError("too_large", detail, status=413)
@@ -261,7 +262,7 @@ class LimitedRequest(WebRequest):  # type: ignore[misc]
         self.content = BytesIO()
         self.channel.refuse(error)
 
-    def _no_longer_uploading(self) -> None:
+    def _end_upload(self) -> None:
         if self.uploader is not None:
             self.server.uploading -= Counter([self.uploader])  # removes people without uploads
             self.uploader = None
@@ -273,8 +274,8 @@ _Channel: Any = HTTPChannel  # Twisted has types for only a part of it (zope int
 class TimedChannel(_Channel):  # type: ignore[misc]
     """A connection with a time limit for a request's whole head, and for every `BODY_BYTES` of its body.
 
-    Twisted restarts its time limit with every byte, so a client that sends one byte a minute would hold a
-    connection for ever.
+    Twisted restarts its time limit with every byte, so a client that sends one byte a minute would keep a connection
+    open forever.
     """
 
     def connectionMade(self) -> None:
@@ -282,10 +283,10 @@ class TimedChannel(_Channel):  # type: ignore[misc]
         self._arrived = 0  # bytes of a body since the time limit was restarted
         self._lingering: Any = None
         self._paused = self._continue_due = self._head_refused = False
-        self._read_on: asyncio.Future[None] | None = None  # set while the client must read first
+        self._drained: asyncio.Future[None] | None = None  # set while the client must read first
         self._unread: Any = None
         if isinstance(self.transport, tcp.Server) and self.transport.getHandle().family != socket.AF_UNIX:
-            self.transport.getHandle().setsockopt(socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT, UNSENT)
+            self.transport.getHandle().setsockopt(socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT, UNSENT_BYTES)
         super().connectionMade()
 
     def dataReceived(self, data: bytes) -> None:
@@ -315,15 +316,15 @@ class TimedChannel(_Channel):  # type: ignore[misc]
             self._refuse_headers()
             return
         detail = Sentence(
-            "The address is too long: all headers may have {totalheaderssize} bytes with it. Shorten it.",
+            "The address is too long. Address and headers may have {totalheaderssize} bytes together. Shorten it.",
             totalheaderssize=self.totalHeadersSize,
         )
         self._refuse_head(ProductError("address_too_long", detail, status=414), first)
 
     def _refuse_headers(self) -> None:
         detail = Sentence(
-            "The headers are too long: {maxheaders} headers and {totalheaderssize} bytes with the address"
-            " may be sent. Delete this site's cookies, or send fewer headers.",
+            "The headers are too long. A request may have {maxheaders} headers, and {totalheaderssize} bytes with its"
+            " address. Delete this site's cookies, or send fewer headers.",
             maxheaders=self.maxHeaders,
             totalheaderssize=self.totalHeadersSize,
         )
@@ -360,65 +361,65 @@ class TimedChannel(_Channel):  # type: ignore[misc]
         super().rawDataReceived(data)
 
     def pauseProducing(self) -> None:
-        """Wait for the client, which reads more slowly than the server writes."""
+        """Stop writing until the client has read, and abort the connection after `UNREAD_SECONDS`."""
         super().pauseProducing()
-        if self._read_on is None:
-            self._read_on = asyncio.get_running_loop().create_future()
+        if self._drained is None:
+            self._drained = asyncio.get_running_loop().create_future()
             self._unread = self.callLater(UNREAD_SECONDS, self.transport.abortConnection)
 
     def resumeProducing(self) -> None:
         super().resumeProducing()
-        self._reads_on()
+        self._set_drained()
 
     @property
     def stalled(self) -> bool:
-        """Return whether the client must read before more is written."""
-        return self._read_on is not None
+        """Return whether writing waits until the client has read."""
+        return self._drained is not None
 
     def abort(self) -> None:
         self.transport.abortConnection()
 
     async def drained(self) -> None:
         """Wait until the client has read the buffer, or has left."""
-        if self._read_on is not None:
-            await asyncio.shield(self._read_on)
+        if self._drained is not None:
+            await asyncio.shield(self._drained)
 
-    def _reads_on(self) -> None:
-        if self._read_on is not None:
+    def _set_drained(self) -> None:
+        if self._drained is not None:
             if self._unread.active():
                 self._unread.cancel()
-            self._read_on.set_result(None)
-            self._read_on = None
+            self._drained.set_result(None)
+            self._drained = None
 
     def requestDone(self, request: WebRequest) -> None:
-        self._savedTimeOut = KEPT_SECONDS
+        self._savedTimeOut = KEEP_ALIVE_SECONDS
         super().requestDone(request)
 
     def timeoutConnection(self) -> None:
         if self.requests:
-            detail = Sentence("The request did not come in time. Send it again, faster or in smaller parts.")
+            detail = Sentence("The request did not arrive in time. Send it again, faster or in smaller parts.")
             self.refuse(ProductError("too_slow", detail, status=408))
         self.transport.loseConnection()
 
     def connectionLost(self, reason: Any = connectionDone) -> None:
         super().connectionLost(reason)
-        self._reads_on()
+        self._set_drained()
         if self._lingering and self._lingering.active():
             self._lingering.cancel()
 
-    def no_more(self) -> None:
+    def close_after_request(self) -> None:
         """Accept no further request after the current one."""
         if self.requests:
             self.persistent = False
         else:
             self.transport.loseConnection()
 
-    def hold_on(self) -> None:
-        """Read nothing until `go_on`. A client that waits for `100 Continue` gets it only then."""
+    def pause_reading(self) -> None:
+        """Read nothing until `resume_reading`. A client that waits for `100 Continue` gets it only then."""
         self._paused = True
         self._networkProducer.pauseProducing()
 
-    def go_on(self) -> None:
+    def resume_reading(self) -> None:
         self._paused = False
         self._networkProducer.resumeProducing()
         if self._continue_due:
@@ -437,7 +438,7 @@ class TimedChannel(_Channel):  # type: ignore[misc]
 
     def _answer(self, error: ProductError, path: str) -> None:
         self.setTimeout(None)
-        self.transport.write(_response(path, error))
+        self.transport.write(_raw_response(path, error))
         self._lingering = self.callLater(LINGER_SECONDS, self.transport.abortConnection)
 
     def _send100Continue(self) -> None:
@@ -462,7 +463,7 @@ class LimitedFactory(HTTPFactory):  # type: ignore[misc]
 
 
 class LimitedServer(Server):  # type: ignore[misc]
-    """daphne's server with our factory. `Server.run` makes its own factory; the setter replaces it."""
+    """daphne's server with our factory. `Server.run` sets a factory of its own, which the setter replaces."""
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
@@ -495,23 +496,23 @@ class LimitedServer(Server):  # type: ignore[misc]
         for port in self._ports:
             port.stopListening()  # the sockets are closed a moment later; no need to wait
         for channel in list(self._factory.channels):
-            channel.no_more()
+            channel.close_after_request()
         for protocol in list(self.connections):
             if not isinstance(protocol, LimitedRequest):
                 protocol.sendCloseFrame(code=SERVICE_RESTART, isReply=False)
-            elif protocol.followed:
+            elif protocol.resumable:
                 protocol.end_stream()
         clock = asyncio.get_running_loop().time
         until = clock() + settings.DRAIN_SECONDS
-        while (left := self._under_way()) and clock() < until:
+        while (left := self._running_applications()) and clock() < until:
             # More may still begin: requests that were read already.
             await asyncio.wait(left, timeout=min(1.0, until - clock()))
         for each in left:
             each.cancel()
         if left:  # a hanging thread cannot be ended
-            await asyncio.wait(left, timeout=CLOSED_WITHIN)
+            await asyncio.wait(left, timeout=CANCEL_SECONDS)
 
-    def _under_way(self) -> "list[asyncio.Future[Any]]":
+    def _running_applications(self) -> "list[asyncio.Future[Any]]":
         running = (details.get("application_instance") for details in self.connections.values())
         return [each for each in running if each is not None and not each.done()]
 
@@ -527,21 +528,21 @@ class LimitedServer(Server):  # type: ignore[misc]
             return
         body = message.get("body", b"")
         more = message.get("more_body", False)
-        if message["type"] != "http.response.body" or len(body) <= PIECE:
-            await self._read(protocol, channel, len(body))
+        if message["type"] != "http.response.body" or len(body) <= PIECE_BYTES:
+            await self._wait_for_client(protocol, channel, len(body))
             with log_context(protocol.log_fields):
                 await super().handle_reply(protocol, message)
             return
-        for start in range(0, len(body), PIECE):
-            await self._read(protocol, channel, len(body) - start)
+        for start in range(0, len(body), PIECE_BYTES):
+            await self._wait_for_client(protocol, channel, len(body) - start)
             if protocol.channel is None:
                 return  # the client has left
-            last = start + PIECE >= len(body)
-            piece = {**message, "body": body[start : start + PIECE], "more_body": more or not last}
+            last = start + PIECE_BYTES >= len(body)
+            piece = {**message, "body": body[start : start + PIECE_BYTES], "more_body": more or not last}
             with log_context(protocol.log_fields):
                 await super().handle_reply(protocol, piece)
 
-    async def _read(self, protocol: "LimitedRequest", channel: TimedChannel, size: int) -> None:
+    async def _wait_for_client(self, protocol: "LimitedRequest", channel: TimedChannel, size: int) -> None:
         """Wait until the client has read its buffer, while `size` bytes wait in memory."""
         if not channel.stalled:
             return
@@ -556,12 +557,12 @@ class LimitedServer(Server):  # type: ignore[misc]
             unread.remove(channel)
 
     def _end_some(self) -> None:
-        """End connections whose clients read nothing. Repeats every `CHECKED_EVERY` seconds while too much waits."""
+        """End connections whose clients read nothing. Repeats every `CHECK_INTERVAL` seconds while too much waits."""
         unread: UnreadBytes = self._factory.unread
         loop = asyncio.get_running_loop()
         if ended := unread.end_some(loop.time()):
-            logger.warning("%d connections were ended: too much waited for clients that did not read", ended)
-        self._ending = loop.call_later(CHECKED_EVERY, self._end_some) if unread.over else None
+            logger.warning("%d connections were ended, since their clients did not read their answers", ended)
+        self._ending = loop.call_later(CHECK_INTERVAL, self._end_some) if unread.over else None
 
     def create_application(self, protocol: Any, scope: AsgiScope) -> Any:
         if isinstance(protocol, LimitedRequest):
@@ -571,10 +572,10 @@ class LimitedServer(Server):  # type: ignore[misc]
         return super().create_application(protocol, scope)
 
     def log_action(self, protocol: str, action: str, details: Mapping[str, Any]) -> None:
-        """Write a line of the access log. Successful health checks get none, since proxies send them every second."""
+        """Write a line of the access log, except for successful health checks, since proxies send them every second."""
         path = details["path"]
         address = path.decode(errors="replace") if isinstance(path, bytes) else path
-        if address in WATCHED and details.get("status") == HTTPStatus.OK:
+        if address in MONITORING_PATHS and details.get("status") == HTTPStatus.OK:
             return
         fields = {**details, "path": without_secrets(address)}
         if settings.LOG_FORMAT != "json":
@@ -595,11 +596,11 @@ class CommandLine(CommandLineInterface):  # type: ignore[misc]
         application = super().load_asgi_app(asgi_app_path)
         embed_in_workers()
         memory.watch()
-        return reading(application)
+        return with_body_pieces(application)
 
 
-def reading(application: App) -> App:
-    """Return an application that gets the body of its request piece by piece. A large body waits for its turn."""
+def with_body_pieces(application: App) -> App:
+    """Wrap the application, so that it gets a request body piece by piece. A large body first waits for its turn."""
     turns = LargeBodies()
 
     async def app(scope: AsgiScope, receive: AsgiReceive, send: AsgiSend) -> None:
@@ -615,14 +616,14 @@ def reading(application: App) -> App:
             if size < LARGE_BODY or sender is None or sender.upload:
                 await application(scope, pieces, send)
             else:
-                await _in_turn(turns, application, scope, pieces, send, sender.person)
+                await _run_in_turn(turns, application, scope, pieces, send, sender.person)
         if size >= LARGE_BODY:
             await asyncio.to_thread(memory.note_released, size)
 
     return app
 
 
-async def _in_turn(
+async def _run_in_turn(
     turns: LargeBodies, application: App, scope: AsgiScope, receive: AsgiReceive, send: AsgiSend, person: UUID
 ) -> None:
     """Run the application when it is the turn of the person's body. Answers with `busy` if it must wait too long."""
@@ -638,7 +639,7 @@ async def _in_turn(
             with before_waits(partial(asyncio.get_running_loop().call_soon_threadsafe, turn.leave)):
                 await application(scope, receive, answer)
     except ProductError as error:
-        response = _refusal(scope["path"], error)
+        response = _error_response(scope["path"], error)
         headers = [(name.lower().encode(), value.encode()) for name, value in response.items()]
         await send({"type": "http.response.start", "status": response.status_code, "headers": headers})
         await send({"type": "http.response.body", "body": response.content})
@@ -651,8 +652,8 @@ def _pieces(body: BinaryIO, receive: AsgiReceive) -> AsgiReceive:
     async def piece() -> AsgiMessage:
         nonlocal more
         if more:
-            data = body.read(PIECE)
-            more = len(data) == PIECE
+            data = body.read(PIECE_BYTES)
+            more = len(data) == PIECE_BYTES
             await asyncio.sleep(0)  # lets other requests run while a large body is copied
             return {"type": "http.request", "body": data, "more_body": more}
         message = await receive()
@@ -661,15 +662,15 @@ def _pieces(body: BinaryIO, receive: AsgiReceive) -> AsgiReceive:
     return piece
 
 
-def _response(path: str, error: ProductError) -> bytes:
-    response = _refusal(path, error)
+def _raw_response(path: str, error: ProductError) -> bytes:
+    response = _error_response(path, error)
     response["Connection"] = "close"
     lines = [f"HTTP/1.1 {response.status_code} {response.reason_phrase}"]
     lines += [f"{name}: {value}" for name, value in response.items()]
     return "\r\n".join(lines).encode() + b"\r\n\r\n" + response.content
 
 
-def _refusal(path: str, error: ProductError) -> HttpResponse:
+def _error_response(path: str, error: ProductError) -> HttpResponse:
     request = HttpRequest()
     request.path = path
     request.request_id = uuid4().hex  # type: ignore[attr-defined]
@@ -688,5 +689,5 @@ def _path(address: bytes) -> str:
     return unquote(address.partition(b"?")[0].decode("latin-1"))
 
 
-def _last(headers: Headers, name: bytes) -> str:
+def _last_header(headers: Headers, name: bytes) -> str:
     return (headers.getRawHeaders(name) or [b""])[-1].decode("latin-1")

@@ -1,4 +1,4 @@
-"""Bounds on the responses that wait in memory for clients to read them.
+"""Limit the memory of responses that wait for clients to read them.
 
 A body stays in memory until its client has read it. The body of a client that never reads stays for `UNREAD_SECONDS`.
 So a client with many connections could fill the memory of the process.
@@ -10,8 +10,8 @@ from typing import NamedTuple, Protocol
 # A page has at most about 4 MB of HTML, nearly always less than 100 kB, and browsers ask for compressed pages. So a
 # household or an office with a slow line stays far below the first limit. A process itself needs 350 MB, and can spare
 # the second limit.
-MOST_OF_ADDRESS = 32_000_000  # bytes
-MOST_OF_ALL = 128_000_000  # bytes
+MAX_UNREAD_PER_ADDRESS = 32_000_000  # bytes
+MAX_UNREAD = 128_000_000  # bytes
 UNREAD_GRACE = 5.0  # seconds that a client may read nothing, before its connection may be ended for a limit
 
 
@@ -27,7 +27,7 @@ class _WaitingBody(NamedTuple):
 
 
 class UnreadBytes:
-    """The waiting bodies by connection. The body whose client has read nothing for longest comes first."""
+    """The waiting bodies by connection. The body whose client has not read for the longest time comes first."""
 
     def __init__(self) -> None:
         self._waiting: dict[WaitingConnection, _WaitingBody] = {}
@@ -53,9 +53,9 @@ class UnreadBytes:
     @property
     def over(self) -> bool:
         """Return whether a limit is exceeded."""
-        if self.total <= MOST_OF_ADDRESS:
+        if self.total <= MAX_UNREAD_PER_ADDRESS:
             return False
-        return self.total > MOST_OF_ALL or any(self._over(address) for address in self._of_address)
+        return self.total > MAX_UNREAD or any(self._over(address) for address in self._of_address)
 
     def end_some(self, now: float) -> int:
         """End connections that read nothing for `UNREAD_GRACE`, until no limit is exceeded. Return their number."""
@@ -63,11 +63,11 @@ class UnreadBytes:
         for connection, waiting in list(self._waiting.items()):
             if now - waiting.since < UNREAD_GRACE:
                 break  # the later connections have read more recently
-            if self.total > MOST_OF_ALL or self._over(waiting.address):
+            if self.total > MAX_UNREAD or self._over(waiting.address):
                 self.remove(connection)
                 connection.abort()
                 ended += 1
         return ended
 
     def _over(self, address: str) -> bool:
-        return address != "" and self._of_address[address] > MOST_OF_ADDRESS
+        return address != "" and self._of_address[address] > MAX_UNREAD_PER_ADDRESS

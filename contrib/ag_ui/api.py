@@ -1,4 +1,4 @@
-"""`POST /api/v1/ag-ui/`: AG-UI 1.0 (docs.ag-ui.com). The input of a run comes in, its events go out."""
+"""`POST /api/v1/ag-ui/`: AG-UI 1.0 (docs.ag-ui.com). The body is the input of a run, the answer a stream of events."""
 
 import logging
 from collections.abc import AsyncIterator
@@ -21,7 +21,7 @@ from chat.realtime.events import EventType
 from chat.turns.store import UNEXPECTED
 from contrib.ag_ui import run_input, start_run
 from contrib.ag_ui.translation import RunHead, Translation
-from core.api.idempotency import key_of
+from core.api.idempotency import read_key
 from core.api.streams import EVENT_STREAM, JSON_OR_EVENTS
 
 logger = logging.getLogger(__name__)
@@ -40,9 +40,9 @@ class AgUiView(ScopedView):
         of the program's `tools`. For a known thread, earlier messages are ignored, since the stored ones count.
         `forwardedProps` may name a `model`, a `persona` and `files` by id.
         """
-        run = run_input.read(request.data)
+        run = run_input.read_run_input(request.data)
         require_connection_of_request(self.person.pk)
-        turn, after_seq, parts = start_run.start(user=self.person, run=run, key=key_of(request))
+        turn, after_seq, parts = start_run.start_run(user=self.person, run=run, key=read_key(request))
         head = RunHead(
             thread=run.agent_input.thread_id,
             run=run.agent_input.run_id,
@@ -79,6 +79,6 @@ async def _lines(translation: Translation, turn: Turn, after_seq: int, language:
             if translation.ended:
                 return
     except Exception:
-        logger.exception("the AG-UI stream of turn %s broke off", turn.pk)
+        logger.exception("the AG-UI stream of turn %s ended with an error", turn.pk)
         with override(language):
             yield encode(RunErrorEvent(message=str(UNEXPECTED.detail), code=UNEXPECTED.code))

@@ -42,7 +42,7 @@ def _components() -> Document:
 
 
 def _bound_run_input(schemas: dict[str, Any]) -> None:
-    """Add the largest lengths of texts and lists to AG-UI's request schemas."""
+    """Add the maximum lengths of texts and lists to AG-UI's request schemas."""
     waiting, seen = ["RunAgentInputRequest"], set[str]()
     while waiting:
         name = waiting.pop()
@@ -52,7 +52,7 @@ def _bound_run_input(schemas: dict[str, Any]) -> None:
 
 
 def _bound(schema: Any, member: str, waiting: list[str]) -> None:
-    """Bound texts and lists below the schema of `member`. Add the names of referenced schemas to `waiting`."""
+    """Add maximum lengths below the schema of `member`. Add the names of referenced schemas to `waiting`."""
     if "$ref" in schema:
         waiting.append(schema["$ref"].rpartition("/")[2])
     if schema.get("type") == "string" and not {"enum", "const"} & set(schema):

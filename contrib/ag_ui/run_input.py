@@ -109,14 +109,14 @@ class RunRequest:
     effort: str | None
 
 
-def read(body: Any) -> RunRequest:
+def read_run_input(body: Any) -> RunRequest:
     """Check the JSON `body` of a request. Raises `ProductError` and Django REST framework's `ValidationError` (400)."""
     _require_bounded(body)
     _require_storable(body)
     try:
         run_input = agui.RunAgentInput.model_validate(body)
     except ValidationError as error:
-        raise _invalid(error) from error
+        raise _to_product_error(error) from error
     _require_short_lists(run_input)
     props = ForwardedProps(data=run_input.forwarded_props if isinstance(run_input.forwarded_props, dict) else {})
     props.is_valid(raise_exception=True)
@@ -127,7 +127,7 @@ def read(body: Any) -> RunRequest:
         if isinstance(message, agui.UserMessage | agui.AssistantMessage | agui.ToolMessage)
     ]
     if decision is None and (not messages or isinstance(messages[-1], agui.AssistantMessage)):
-        sentence = "There is nothing to answer: end “messages” with a message of the user or the result of a tool."
+        sentence = "There is nothing to answer. End “messages” with a message of the user or the result of a tool."
         raise ProductError("nothing_to_answer", sentence)
     newest = messages.pop() if decision is None and isinstance(messages[-1], agui.UserMessage) else None
     if props.validated_data["files"] and newest is None:
@@ -155,7 +155,8 @@ def _require_bounded(body: Any) -> None:
         rest = {name: value for name, value in body.items() if name != "messages" and name not in OWN_DATA}
         if len(json.dumps(rest, ensure_ascii=False)) > MAX_CHARACTERS:
             sentence = Sentence(
-                "“context”, “tools” and the like have more than {most} characters. Shorten them.", most=MAX_CHARACTERS
+                "“context”, “tools” and the other members have more than {most} characters. Shorten them.",
+                most=MAX_CHARACTERS,
             )
             raise ProductError("input_too_long", sentence, status=413)
     messages = body.get("messages") if isinstance(body, dict) else None
@@ -163,7 +164,7 @@ def _require_bounded(body: Any) -> None:
         return  # the protocol's own check refuses it
     if len(messages) > MAX_MESSAGES:
         sentence = Sentence(
-            "“messages” has {messages} messages, and {max_messages} are the most. Leave out the oldest.",
+            "“messages” has {messages} messages, but at most {max_messages} are allowed. Leave out the oldest.",
             messages=len(messages),
             max_messages=MAX_MESSAGES,
         )
@@ -171,7 +172,7 @@ def _require_bounded(body: Any) -> None:
     characters = len(json.dumps(messages, ensure_ascii=False))
     if characters > MAX_CHARACTERS:
         sentence = Sentence(
-            "“messages” has {characters} characters, and {max_characters} are the most. Leave out the oldest.",
+            "“messages” has {characters} characters, but at most {max_characters} are allowed. Leave out the oldest.",
             characters=characters,
             max_characters=MAX_CHARACTERS,
         )
@@ -187,7 +188,7 @@ def _require_short_lists(run_input: agui.RunAgentInput) -> None:
         lists.append(("toolCalls", getattr(message, "tool_calls", None)))
     for name, items in lists:
         if items is not None and len(items) > MOST_ITEMS[name]:
-            sentence = f"“{name}” has {len(items):,} items, and {MOST_ITEMS[name]:,} are the most."
+            sentence = f"“{name}” has {len(items):,} items, but at most {MOST_ITEMS[name]:,} are allowed."
             raise ProductError("too_many_items", sentence, status=413)
 
 
@@ -196,12 +197,12 @@ def _require_storable(body: Any) -> None:
     try:
         text.encode()
     except UnicodeEncodeError as error:
-        raise ProductError("invalid", "The run's input has halves of characters. Send valid Unicode.") from error
+        raise ProductError("invalid", "The run's input has unpaired surrogates. Send valid Unicode.") from error
     if _NUL.search(text):
         raise ProductError("invalid", "The run's input has a NUL character, which cannot be stored. Leave it out.")
 
 
-def _invalid(error: ValidationError) -> ProductError:
+def _to_product_error(error: ValidationError) -> ProductError:
     reports = error.errors(include_url=False, include_context=False, include_input=False)[:MOST_ERRORS]
     errors = [
         {"code": each["type"], "detail": each["msg"], "attr": ".".join(map(str, each["loc"]))} for each in reports
@@ -247,7 +248,8 @@ def _instructions(run_input: agui.RunAgentInput) -> str:
 def _tools(tools: list[agui.Tool]) -> tuple[ToolDefinition, ...]:
     if len(tools) > MAX_TOOLS or len({tool.name for tool in tools}) < len(tools):
         raise ProductError(
-            "bad_tools", Sentence("“tools” are at most {max_tools}, each with a name of its own.", max_tools=MAX_TOOLS)
+            "bad_tools",
+            Sentence("“tools” can have at most {max_tools} tools with different names.", max_tools=MAX_TOOLS),
         )
     return tuple(_tool(tool) for tool in tools)
 
@@ -268,7 +270,7 @@ def _decision(entries: list[agui.ResumeEntry]) -> RunDecision | None:
     [entry, *others] = entries
     turn, seq, parts, call = (*entry.interrupt_id.split(":", 3), "", "", "")[:4]
     if others or not (call and _number(seq) and _number(parts)):
-        raise ProductError("bad_resume", "“resume” answers the one interrupt that ended the run before, by its id.")
+        raise ProductError("bad_resume", "“resume” must answer the interrupt that ended the previous run, by its id.")
     interrupted = Interrupted(turn, int(seq), int(parts), call)
     if entry.status != "resolved":
         return RunDecision(interrupted, allow=False)
@@ -276,7 +278,7 @@ def _decision(entries: list[agui.ResumeEntry]) -> RunDecision | None:
     allow, remember, content = payload.get("allow"), payload.get("remember", False), payload.get("content", {})
     if not (isinstance(allow, bool) and isinstance(remember, bool) and isinstance(content, dict)):
         sentence = (
-            "Answer this interrupt with the payload {“allow”: true} or {“allow”: false}, and “remember” if you like."
+            "Answer this interrupt with the payload {“allow”: true} or {“allow”: false}, and optionally “remember”."
         )
         raise ProductError("bad_resume", sentence)
     return RunDecision(interrupted, allow, remember, content)

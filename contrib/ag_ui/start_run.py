@@ -24,7 +24,7 @@ NOT_RUN = "This call was not run."
 DECIDED = ("already_decided", "not_waiting")  # not an error here: the rest of the answer shows the outcome of the call
 
 
-class Started(NamedTuple):
+class TurnToStream(NamedTuple):
     """The turn to stream, starting after event `seq`. An earlier run has already sent the first `parts` parts."""
 
     turn: Turn
@@ -33,17 +33,17 @@ class Started(NamedTuple):
 
 
 @transaction.atomic
-def start(*, user: User, run: RunRequest, key: str | None) -> Started:
+def start_run(*, user: User, run: RunRequest, key: str | None) -> TurnToStream:
     """Begin the answering turn, or return the turn that the run continues. A repeated `key` returns its turn.
 
     Raises `not_found` for a row of another person, `tools_missing`, `no_tool_waits`, `results_missing`, and the errors
     of `chat.sending.services.send`.
     """
     if run.decision is not None:
-        return _decided(user, run.thread, run.decision)
+        return _apply_decision(user, run.thread, run.decision)
     conversation = _thread(user, run)
     if run.text is None:
-        return Started(_go_on(conversation, run, key))
+        return TurnToStream(_continue_turn(conversation, run, key))
     _take_results(lock(conversation), run)
     _require_tools(conversation, run, [run.model] if run.model else [])
     ask = Ask(
@@ -54,7 +54,7 @@ def start(*, user: User, run: RunRequest, key: str | None) -> Started:
         effort=run.effort,
         options=run.options.as_json(),
     )
-    return Started(send(user=user, conversation=conversation, ask=ask)[0])
+    return TurnToStream(send(user=user, conversation=conversation, ask=ask)[0])
 
 
 def call_id(answer: object, call: str) -> str:
@@ -69,14 +69,14 @@ def _thread(user: User, run: RunRequest) -> Conversation:
     if conversation.owner_id != user.pk or conversation.deleted:
         raise NotFound("conversation")
     if new:
-        _begin_with(conversation, run.earlier)
+        _begin_turn(conversation, run.earlier)
         list_changed(conversation)
     elif persona is not None and conversation.persona_id != persona.pk:
         services.update_conversation(user=user, conversation=conversation, fields={"persona": persona})
     return conversation
 
 
-def _begin_with(conversation: Conversation, earlier: Sequence[EarlierMessage]) -> None:
+def _begin_turn(conversation: Conversation, earlier: Sequence[EarlierMessage]) -> None:
     """Store the earlier messages of a new thread. Later runs use these and ignore the copies in requests."""
     rows: list[Message] = []
     for message in earlier:
@@ -98,7 +98,7 @@ def _require_tools(conversation: Conversation, run: RunRequest, models: list[UUI
         raise ProductError("tools_missing", sentence)
 
 
-def _go_on(conversation: Conversation, run: RunRequest, key: str | None) -> Turn:
+def _continue_turn(conversation: Conversation, run: RunRequest, key: str | None) -> Turn:
     """Begin a turn below the answer whose tool calls the program has run."""
     locked = lock(conversation)
     if earlier := turns_of_key(locked, key):
@@ -106,7 +106,9 @@ def _go_on(conversation: Conversation, run: RunRequest, key: str | None) -> Turn
     status = require_idle(locked)
     answered_turn = _take_results(locked, run)
     if answered_turn is None:
-        sentence = "The newest answer of this thread waits for no such result. End “messages” with one of the user."
+        sentence = (
+            "The newest answer of this thread waits for no such result. End “messages” with a message of the user."
+        )
         raise ProductError("no_tool_waits", sentence, status=409)
     models = [pk for pk in (run.model or answered_turn.model_id,) if pk]
     _require_tools(locked, run, models)
@@ -150,7 +152,7 @@ def _take_results(locked: Conversation, run: RunRequest) -> Turn | None:
     return turn
 
 
-def _decided(user: User, thread: UUID, decision: RunDecision) -> Started:
+def _apply_decision(user: User, thread: UUID, decision: RunDecision) -> TurnToStream:
     left = decision.interrupted
     turn = visible_turn(user, left.turn)
     if turn.conversation_id != thread:
@@ -167,4 +169,4 @@ def _decided(user: User, thread: UUID, decision: RunDecision) -> Started:
     except ProductError as error:
         if error.code not in DECIDED:
             raise
-    return Started(turn, left.seq, left.parts)
+    return TurnToStream(turn, left.seq, left.parts)

@@ -112,7 +112,7 @@ class Translation:
             self._lengths[event["part"]] += len(event.get("delta", ""))
             self._cited[event["part"]] += type_ == EventType.CITATION
         # A SNAPSHOT does not show whether a text has ended.
-        closing = [] if type_ in _OF_OPEN_TEXT else list(self._close(event))
+        closing = [] if type_ in _OPEN_TEXT_EVENTS else list(self._close(event))
         events = [*closing, *_TRANSLATE[type_](self, event)]
         # The other events of a SNAPSHOT were noted already, since `_catch_up` calls `feed`.
         for each in events if type_ != EventType.SNAPSHOT else closing:
@@ -391,7 +391,7 @@ _TRANSLATE: dict[EventType, Callable[[Translation, Wire], Events]] = {
     EventType.RUN_ERROR: Translation._fail,
     EventType.SNAPSHOT: Translation._catch_up,
 }
-_OF_OPEN_TEXT = {
+_OPEN_TEXT_EVENTS = {
     EventType.TEXT_MESSAGE_CONTENT,
     EventType.TEXT_MESSAGE_END,
     EventType.REASONING_CONTENT,

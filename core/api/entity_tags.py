@@ -1,4 +1,4 @@
-"""Entity tags (RFC 9110, sections 8.8.3 and 13.1.1): a program that changes a row names the state that it read."""
+"""Entity tags (RFC 9110, sections 8.8.3 and 13.1.1): a program that changes a row names the version that it read."""
 
 import re
 
@@ -16,14 +16,14 @@ ETAG = OpenApiParameter("ETag", str, OpenApiParameter.HEADER, response=True, des
 _TAG = re.compile(r'(W/)?"([^"]*)"')
 
 
-def expected(request: Request) -> frozenset[str] | None:
-    """Return the tags of `If-Match`; None if the request accepts any state. A weak tag never matches."""
+def expected_tags(request: Request) -> frozenset[str] | None:
+    """Return the strong tags of `If-Match`, since a weak tag never matches. None if the request accepts any version."""
     header = request.headers.get("If-Match")
     if header is None or header.strip() == "*":
         return None
     return frozenset(tag for weak, tag in _TAG.findall(header) if not weak)
 
 
-def tagged(response: Response, tag: str) -> Response:
+def set_entity_tag(response: Response, tag: str) -> Response:
     response["ETag"] = f'"{tag}"'
     return response

@@ -1,4 +1,4 @@
-"""Fields and bodies of the API; bodies refuse unknown fields."""
+"""Fields and serializers of the API. The serializers refuse unknown fields."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -25,14 +25,14 @@ class SentenceField(serializers.CharField):
 
 
 class MoneyField(serializers.DecimalField):
-    """An exact amount in US dollars; null without prices."""
+    """An exact amount in US dollars; null if the prices are unknown."""
 
     def __init__(self, **options: Any) -> None:
         super().__init__(26, 12, normalize_output=True, allow_null=True, read_only=True, **options)
 
 
 class RelatedList(serializers.ManyRelatedField):
-    """A list of rows, with at most `max_length` names."""
+    """A list of related rows, of which a request may name at most `max_length`."""
 
     def __init__(self, *, max_length: int, **options: Any) -> None:
         self.max_length = max_length
@@ -41,20 +41,22 @@ class RelatedList(serializers.ManyRelatedField):
     def to_internal_value(self, data: Any) -> list[Any]:
         if isinstance(data, list) and len(data) > self.max_length:
             sentence = Sentence(
-                "At most {max_length} can be named at once, not {data}.", max_length=self.max_length, data=len(data)
+                "Name at most {max_length} at once. This request names {data}.",
+                max_length=self.max_length,
+                data=len(data),
             )
             raise serializers.ValidationError(str(sentence), code="max_length")
         return list(super().to_internal_value(data))
 
 
-def valid(kind: type[BaseSerializer[Any]], request: Request, data: Any = None) -> dict[str, Any]:
-    """Validate the request's body, or `data`, with the serializer. Return the fields. Raises `ValidationError`."""
+def validate(kind: type[BaseSerializer[Any]], request: Request, data: Any = None) -> dict[str, Any]:
+    """Validate the request's body, or `data` if it is set. Return the validated fields. Raises `ValidationError`."""
     body = kind(data=request.data if data is None else data, context={"request": request})
     body.is_valid(raise_exception=True)
     return dict(body.validated_data)
 
 
-def valid_upload(kind: "type[Strict]", request: Request, missing: str) -> "UploadedFile[Any]":
+def validate_upload(kind: "type[StrictSerializer]", request: Request, missing: str) -> "UploadedFile[Any]":
     """Validate a form with the serializer, whose only field is `file`. Return the file.
 
     Raises `no_file` with the sentence `missing` if the form has no file, and `ValidationError` for other fields.
@@ -63,12 +65,12 @@ def valid_upload(kind: "type[Strict]", request: Request, missing: str) -> "Uploa
     others = [name for name in data if name != "file"] if isinstance(data, Mapping) else []
     if "file" not in request.FILES and not others:
         raise ProductError("no_file", missing)
-    file: UploadedFile[Any] = valid(kind, request)["file"]
+    file: UploadedFile[Any] = validate(kind, request)["file"]
     return file
 
 
-class Strict(serializers.Serializer[Any]):
-    """Refuses unknown fields and read-only fields by their names."""
+class StrictSerializer(serializers.Serializer[Any]):
+    """A serializer that refuses unknown fields and read-only fields, each by name."""
 
     def to_internal_value(self, data: Any) -> Any:
         wrong: dict[str, list[str]] = {}
@@ -83,19 +85,19 @@ class Strict(serializers.Serializer[Any]):
                     listed = ", ".join(writable)
                     wrong[name] = [str(Sentence("There is no such field. The fields are: {known}.", known=listed))]
         try:
-            valid = super().to_internal_value(data)
+            fields = super().to_internal_value(data)
         except serializers.ValidationError as error:
             if not wrong or not isinstance(error.detail, dict):
                 raise
             raise serializers.ValidationError({**error.detail, **wrong}) from error
         if wrong:
             raise serializers.ValidationError(wrong)
-        return valid
+        return fields
 
 
 @extend_schema_field(OpenApiTypes.UUID)
 class VisibleField(serializers.PrimaryKeyRelatedField[Any]):
-    """A row of `model` that the caller may see; the serializer's context has their request."""
+    """A row of `model` that the caller may see. The serializer's context must have the `request`."""
 
     def __init__(self, model: type[Model], **options: Any) -> None:
         self.model = model

@@ -1,9 +1,9 @@
 """Answer repeated writes with an `Idempotency-Key`.
 
-A program that got no answer may send a write again, and the write is done only once. A call is identified by the user,
+A program that got no answer may send a write again, and the write runs only once. A call is identified by the user,
 the key, the method and the path.
 
-1. `begin` takes an advisory lock for the call. A second call at the same time gets `request_in_progress` (409).
+1. `begin_call` takes an advisory lock for the call. A second call at the same time gets `request_in_progress` (409).
 2. A stored answer is replayed for a day, marked `Idempotent-Replayed: true`. The same key with other contents is
    refused with `idempotency_key_reused` (422).
 3. Otherwise the call runs, and `IdempotentCall.store` stores its answer. Temporary failures (409, 429, 5xx) are not
@@ -40,12 +40,12 @@ from core.locks import try_lock
 from core.sentences import Sentence
 
 KEY_HEADER = "Idempotency-Key"
-REPLAYED = "Idempotent-Replayed"
+REPLAYED_HEADER = "Idempotent-Replayed"
 LONGEST_KEY = 100  # characters
-KEPT_FOR = timedelta(hours=24)
-KEPT_HEADERS = ("Content-Type", "Location", "ETag")
+ANSWER_LIFETIME = timedelta(hours=24)
+STORED_HEADERS = ("Content-Type", "Location", "ETag")
 WRITES = ("POST", "PUT", "PATCH", "DELETE")
-PASSING = (409, 429)
+TEMPORARY_STATUSES = (409, 429)
 RETRY_AFTER = 1  # seconds to wait before asking again
 
 
@@ -59,12 +59,12 @@ class ReplayedAnswer(Exception):
     def response(self) -> HttpResponse:
         response = HttpResponse(self.answer.body, status=self.answer.status)
         del response["Content-Type"]  # Django gives even a 204 one
-        for name, value in {**self.answer.headers, REPLAYED: "true"}.items():
+        for name, value in {**self.answer.headers, REPLAYED_HEADER: "true"}.items():
             response[name] = value
         return response
 
 
-def key_of(request: Request) -> str | None:
+def read_key(request: Request) -> str | None:
     """Return the key of the request; None without one. Raises `bad_idempotency_key`."""
     key = request.headers.get(KEY_HEADER, "")
     if len(key) > LONGEST_KEY:
@@ -84,8 +84,8 @@ class ShownOnce(Response):
         super().__init__({**data, "left_out": ""}, status=201, headers={"Cache-Control": "no-store"})
         self.once = once
         self.left_out = Sentence(
-            "This repeats an answer that was given before. “{once}” was shown in that one only and is left out here. "
-            "If it was lost, end this {what} and make another, with a new Idempotency-Key.",
+            "This request was answered before. “{once}” was shown only in the first answer. "
+            "If you no longer have it, delete this {what} and create another with a new Idempotency-Key.",
             once=once,
             what=what,
         )
@@ -98,16 +98,19 @@ class IdempotentCall:
         self._row = row
 
     def store(self, response: HttpResponseBase) -> None:
-        """Store the answer, or only the status and headers of a stream, which cannot be replayed. Rolls a 5xx back."""
+        """Store the answer. A stream cannot be replayed, so only its status and headers are stored. Rolls a 5xx back.
+
+        Temporary failures (`TEMPORARY_STATUSES`) are not stored.
+        """
         if response.status_code >= 500:
             transaction.set_rollback(True)
-        if response.status_code >= 500 or response.status_code in PASSING:
+        if response.status_code >= 500 or response.status_code in TEMPORARY_STATUSES:
             return
         render = getattr(response, "render", None)
         if render is not None:
             render()
         self._row.status = response.status_code
-        self._row.headers = {name: response[name] for name in KEPT_HEADERS if name in response}
+        self._row.headers = {name: response[name] for name in STORED_HEADERS if name in response}
         self._row.body = response.content.decode() if isinstance(response, HttpResponse) else ""
         if isinstance(response, ShownOnce):
             without_secret = {response.once: None, "left_out": str(response.left_out)}
@@ -115,11 +118,11 @@ class IdempotentCall:
         self._row.save()
 
 
-def begin(user: AbstractUser, key: str, request: Request, new_each_time: Collection[str] = ()) -> IdempotentCall:
+def begin_call(user: AbstractUser, key: str, request: Request, new_each_time: Collection[str] = ()) -> IdempotentCall:
     """Begin a call. Call this in a transaction. A repeat may differ in the members `new_each_time`.
 
     Raises `ReplayedAnswer`, `request_in_progress`, `idempotency_key_reused` or `answer_lost` if it must not run. A
-    call with a stream of events runs each time: its key finds the turn that the first call began, and it streams that.
+    repeat that streams events does run: its key finds the turn that the first call began, and it streams that turn.
     """
     call = _hash([key, str(request.method), request.path])
     if not try_lock(f"{user.pk}:{call}"):
@@ -127,7 +130,7 @@ def begin(user: AbstractUser, key: str, request: Request, new_each_time: Collect
         raise ProductError("request_in_progress", sentence, status=409, retry_after=RETRY_AFTER)
     request_hash = _hash(_contents(request, new_each_time))
     earlier = IdempotentAnswer.objects.filter(user=user.pk, call=call).first()
-    if earlier is None or earlier.created < timezone.now() - KEPT_FOR:
+    if earlier is None or earlier.created < timezone.now() - ANSWER_LIFETIME:
         if earlier is not None:
             earlier.delete()
         return IdempotentCall(IdempotentAnswer(user_id=user.pk, call=call, request=request_hash))
@@ -140,15 +143,15 @@ def begin(user: AbstractUser, key: str, request: Request, new_each_time: Collect
         return IdempotentCall(earlier)
     if is_lost(earlier.body):
         sentence = Sentence(
-            "This was done, but its answer can no longer be read, since the server's key has changed. See whether what "
-            "it made is there; to do it once more, send a new Idempotency-Key."
+            "This request was carried out, but its stored answer can no longer be read, since the server's key has "
+            "changed. Check the result. To repeat the request, send a new Idempotency-Key."
         )
         raise ProductError("answer_lost", sentence, status=409)
     raise ReplayedAnswer(earlier)
 
 
-def forget_answers() -> None:
-    IdempotentAnswer.objects.filter(created__lt=timezone.now() - KEPT_FOR).delete()
+def delete_old_answers() -> None:
+    IdempotentAnswer.objects.filter(created__lt=timezone.now() - ANSWER_LIFETIME).delete()
 
 
 def _contents(request: Request, without: Collection[str]) -> Iterator[str | bytes]:
@@ -162,10 +165,10 @@ def _contents(request: Request, without: Collection[str]) -> Iterator[str | byte
     for name, values in sorted(data.lists()):
         for value in values:
             yield name
-            yield from _file(value) if isinstance(value, UploadedFile) else (str(value),)
+            yield from _file_contents(value) if isinstance(value, UploadedFile) else (str(value),)
 
 
-def _file(file: "UploadedFile[Any]") -> Iterator[str | bytes]:
+def _file_contents(file: "UploadedFile[Any]") -> Iterator[str | bytes]:
     yield file.name or ""
     digest = hashlib.sha256()
     for piece in file.chunks():  # a large file is on disk and should not be read into memory

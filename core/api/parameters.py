@@ -1,4 +1,4 @@
-"""Refuse query parameters and bodies that an endpoint does not have."""
+"""Refuse query parameters and bodies that an endpoint does not take."""
 
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any
@@ -33,8 +33,8 @@ def refuse_unknown_query(query: Iterable[str], names: Collection[str]) -> None:
 def refuse_body(request: Request, view: APIView) -> None:
     """Raise `unknown_member` if the request has a body and the view's current operation takes none.
 
-    An empty object and an empty form are no body. Forms are read here, too, since some clients send an empty one with
-    each POST.
+    An empty object or form does not count as a body. Forms are parsed here, too, since some clients send an empty form
+    with each POST.
     """
     if request.method not in WITH_BODY or request.stream is None:
         return
@@ -45,19 +45,21 @@ def refuse_body(request: Request, view: APIView) -> None:
         members = [str(name) for name in request.data] if isinstance(request.data, Mapping) else []
         names = ", ".join(f"“{shortened(name, 100)}”" for name in members[:MOST_NAMED])
         detail = (
-            Sentence("This address takes no body, but the request has {names}. Leave that out.", names=names)
+            Sentence("This address takes no body, but the request has {names}. Omit the body.", names=names)
             if names
-            else Sentence("This address takes no body. Leave it out.")
+            else Sentence("This address takes no body. Omit the body.")
         )
         raise ProductError("unknown_member", detail)
 
 
 def _schema(view: APIView, method: str) -> Any:
-    """Return the documentation of the view's current operation."""
+    """Return the OpenAPI schema of the view's current operation."""
     operation = getattr(view, "action", None) or method.lower()
     options = getattr(getattr(view, operation, None), "kwargs", {})
     declared = options.get("schema", type(view).schema)
-    schema = (declared if isinstance(declared, type) else type(declared))()  # an own instance: threads share `schema`
+    schema = (
+        declared if isinstance(declared, type) else type(declared)
+    )()  # a new instance, since threads share `schema`
     schema.view = view
     schema.method = method
     schema.path = ""

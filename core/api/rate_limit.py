@@ -24,7 +24,7 @@ WINDOW = 60  # seconds
 
 @dataclass(frozen=True, slots=True)
 class RateAllowance:
-    """The count after a call: `used` of `limit`. `used` is larger if the call exceeds the limit.
+    """The count after a call: `used` of `limit` calls. `used` is above `limit` if the call is refused.
 
     `reset`: seconds until the count restarts, at least 1. `key`: the counter in the cache.
     """
@@ -38,15 +38,15 @@ class RateAllowance:
     def exceeded(self) -> bool:
         return self.used > self.limit
 
-    def write(self, response: HttpResponseBase) -> None:
+    def set_headers(self, response: HttpResponseBase) -> None:
         """Set the header fields of draft-ietf-httpapi-ratelimit-headers-06."""
         response["RateLimit-Limit"] = str(self.limit)
         response["RateLimit-Remaining"] = str(max(0, self.limit - self.used))
         response["RateLimit-Reset"] = str(self.reset)
 
 
-def count(user: AbstractUser, kind: str) -> RateAllowance | None:
-    """Count one call of a person. Returns None without a limit."""
+def count_call(user: AbstractUser, kind: str) -> RateAllowance | None:
+    """Count one call of a person. Returns None without a limit, and while Redis is unavailable."""
     return count_in_window(f"calls:{kind}:{user.pk}", settings.API_RATES.get(kind, 0), WINDOW)
 
 
@@ -67,28 +67,27 @@ def count_in_window(subject: str, limit: int, seconds: int) -> RateAllowance | N
     return RateAllowance(limit, used, max(1, round(seconds - elapsed)), key)
 
 
-def take_back(allowance: RateAllowance, times: int = 1) -> None:
-    """Subtract calls that should not count. The count never falls below 0, so that no one gets a credit."""
+def refund(allowance: RateAllowance, times: int = 1) -> None:
+    """Subtract calls that should not count. The count does not stay below 0, so that no one gets a credit."""
     with suppress(RedisError, ValueError):
         left = cache.decr(allowance.key, times)
         if left < 0:
             cache.incr(allowance.key, -left)
 
 
-def forget(allowance: RateAllowance) -> None:
+def reset(allowance: RateAllowance) -> None:
     """Reset the count to 0."""
     with suppress(RedisError):
         cache.delete(allowance.key)
 
 
-def require(allowance: RateAllowance | None, kind: str) -> None:
+def require_within_limit(allowance: RateAllowance | None, kind: str) -> None:
     """Raise `throttled` (429) if the calls exceed the limit."""
     if allowance is not None and allowance.exceeded:
         raise ProductError(
             "throttled",
             Sentence(
-                "These were more than {limit} calls of the kind “{kind}” within a minute, the most that are "
-                "taken. Try again in {reset} s.",
+                "The limit is {limit} calls of the kind “{kind}” per minute. Try again in {reset} s.",
                 limit=allowance.limit,
                 kind=kind,
                 reset=allowance.reset,

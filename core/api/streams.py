@@ -1,14 +1,14 @@
-"""Views that can answer with a stream of events."""
+"""Renderers for views that can answer with a stream of events."""
 
 from rest_framework.renderers import JSONRenderer
 
 EVENT_STREAM = "text/event-stream"
 
 
-class _Refusal(JSONRenderer):
-    """Render refusals as JSON, also for a client that asks for a stream."""
+class _ErrorRenderer(JSONRenderer):
+    """Render errors as JSON for a client that asks for a stream."""
 
     media_type = EVENT_STREAM
 
 
-JSON_OR_EVENTS = (JSONRenderer, _Refusal)  # of a view that can answer with a stream of events
+JSON_OR_EVENTS = (JSONRenderer, _ErrorRenderer)  # the renderers of a view that can answer with a stream of events

@@ -14,9 +14,9 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
-from core.api.idempotency import KEY_HEADER, WRITES, IdempotentCall, ReplayedAnswer, begin, key_of
+from core.api.idempotency import KEY_HEADER, WRITES, IdempotentCall, ReplayedAnswer, begin_call, read_key
 from core.api.parameters import query_names, refuse_body, refuse_unknown_query
-from core.api.rate_limit import RateAllowance, count, require
+from core.api.rate_limit import RateAllowance, count_call, require_within_limit
 from core.sentences import Sentence
 
 
@@ -26,7 +26,7 @@ def missing_scope(scope: str) -> Sentence:
 
 @runtime_checkable
 class ScopedToken(Protocol):
-    """The token with which a program has signed in."""
+    """The token that authenticates a program."""
 
     scopes: Container[str]
 
@@ -35,7 +35,7 @@ class HasScope(BasePermission):
     """Check that the token has the view's scope. Sessions have no token and pass."""
 
     def has_permission(self, request: Request, view: APIView) -> bool:
-        scope = view.scope_needed() if isinstance(view, ApiView) else None
+        scope = view.required_scope() if isinstance(view, ApiView) else None
         if scope is not None and isinstance(request.auth, ScopedToken) and scope not in request.auth.scopes:
             self.message = str(missing_scope(scope))
             self.code = "missing_scope"
@@ -44,8 +44,10 @@ class HasScope(BasePermission):
 
 
 class ApiView(APIView):
-    """The base of every API view: signed in, with the scope that the view names, within its rate, and each write
-    once per `Idempotency-Key`."""
+    """The base of every API view. It requires a signed-in caller, the view's scope and its rate.
+
+    Each write runs once per `Idempotency-Key`.
+    """
 
     permission_classes = (IsAuthenticated, HasScope)
     scope = "chat"
@@ -60,12 +62,12 @@ class ApiView(APIView):
             raise TypeError("an API view was reached without a user")
         return user
 
-    def scope_needed(self) -> str | None:
-        """Return the scope that a token needs; None lets every token in."""
+    def required_scope(self) -> str | None:
+        """Return the scope that a token needs; None admits every token."""
         return self.scope
 
     def rate(self) -> str:
-        """Return the kind of call that `settings.API_RATES` limits."""
+        """Return the kind of call, a key of `settings.API_RATES`."""
         return self.scope
 
     def dispatch(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
@@ -88,14 +90,14 @@ class ApiView(APIView):
         if request.query_params:
             refuse_unknown_query(request.query_params, query_names(self, request.method or ""))
         refuse_body(request, self)
-        key = key_of(request) if request.method in WRITES else None
+        key = read_key(request) if request.method in WRITES else None
         if key is not None:
-            self.call = begin(self.caller, key, request, self.new_each_time)
+            self.call = begin_call(self.caller, key, request, self.new_each_time)
 
     def check_throttles(self, request: Request) -> None:
         kind = self.rate()
-        self.allowance = count(self.caller, kind)
-        require(self.allowance, kind)
+        self.allowance = count_call(self.caller, kind)
+        require_within_limit(self.allowance, kind)
 
     def handle_exception(self, exc: Exception) -> Response:
         if isinstance(exc, ReplayedAnswer):
@@ -105,5 +107,5 @@ class ApiView(APIView):
     def finalize_response(self, request: Request, response: Response, *args: Any, **kwargs: Any) -> Response:
         final = super().finalize_response(request, response, *args, **kwargs)
         if self.allowance is not None:
-            self.allowance.write(final)
+            self.allowance.set_headers(final)
         return final

@@ -1,14 +1,14 @@
-"""The actions that the audit log records.
+"""The codes of the acts that the audit records.
 
-To add an action:
+To add an act:
 
-1. Add its verb to its kind of row in `_OF_KINDS`.
-2. Add its words to `core.audit.words`.
+1. Add its verb to its kind of row in `_VERBS_BY_KIND`.
+2. Add its label to `core.audit.words`.
 3. Call `core.audit.services.record` in the service, within its transaction.
 4. Perform it in `tests/core/audit/acts.py`.
 """
 
-_OF_KINDS = {
+_VERBS_BY_KIND = {
     "person": "signed_in sign_in_failed signed_out_everywhere added invited imported link_made changed deactivated "
     "activated rights_changed handed_over deleted erased linked signed_out_by_provider email_changed",
     "password": "changed chosen set switched_off refused link_mailed",
@@ -46,8 +46,8 @@ _OF_KINDS = {
     "reading": "begun removed",
     "usage": "exported",
     "audit": "exported forgotten",
-    # Changes by administrators to kinds of rows that have no entry above.
+    # Changes by administrators to rows of other kinds.
     "row": "added changed deleted",
 }
-ERASED = "person.erased"  # after it, audit rows name the person only by id
-ACTIONS: tuple[str, ...] = tuple(f"{kind}.{verb}" for kind, verbs in _OF_KINDS.items() for verb in verbs.split())
+ERASED = "person.erased"  # after this act, audit rows name the person only by id
+ACTIONS: tuple[str, ...] = tuple(f"{kind}.{verb}" for kind, verbs in _VERBS_BY_KIND.items() for verb in verbs.split())

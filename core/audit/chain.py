@@ -39,7 +39,7 @@ class ChainFault:
 
 @dataclass(slots=True)
 class ChainCheck:
-    """Progress of a check: the number of `rows` so far, and the `sequence` and `hash` of the last row."""
+    """The progress of a check: the number of checked `rows`, and the `sequence` and `hash` of the last one."""
 
     rows: int = 0
     sequence: int = 0
@@ -49,8 +49,8 @@ class ChainCheck:
 def sign(entry: Entry) -> None:
     """Set the digests of a row that is about to be stored."""
     key = _keys()[0]
-    entry.personal_digest = _hmac(key, _personal(entry))
-    entry.digest = _hmac(key, _signed(entry))
+    entry.personal_digest = _hmac(key, _personal_contents(entry))
+    entry.digest = _hmac(key, _signed_contents(entry))
 
 
 def verify(check: ChainCheck) -> Iterator[ChainFault]:
@@ -70,7 +70,7 @@ def verify(check: ChainCheck) -> Iterator[ChainFault]:
         check.hash = entry.hash
     for entry in Entry.objects.filter(sequence=None).iterator(BATCH_ROWS):
         yield ChainFault(
-            None, f"The row {entry.pk} has no place in the chain: the database's trigger was switched off."
+            None, f"The row {entry.pk} has no place in the chain. The database's trigger must have been switched off."
         )
 
 
@@ -78,20 +78,20 @@ def _faults_of_start(entry: Entry) -> Iterator[ChainFault]:
     """Yield a fault unless the row is the first ever, or follows the last row that the retention removed."""
     if entry.sequence == 1 and not entry.previous:
         return
-    forgotten = Entry.objects.filter(action="audit.forgotten").order_by("-sequence").first()
-    through = forgotten.changes if forgotten is not None else {}
+    deletion = Entry.objects.filter(action="audit.forgotten").order_by("-sequence").first()
+    through = deletion.changes if deletion is not None else {}
     if (through.get("through"), through.get("hash")) != ((entry.sequence or 1) - 1, entry.previous):
-        yield ChainFault(entry.sequence, "The rows before this one are gone, and no retention took them away.")
+        yield ChainFault(entry.sequence, "The rows before this one are missing. The retention did not delete them.")
 
 
 def _erased() -> set[str]:
-    """Return the ids of erased users and of their tokens. Rows about erasures cannot be forged without a key."""
+    """Return the ids of erased users and of their tokens. A row about an erasure cannot be forged without a key."""
     rows = Entry.objects.filter(action=ERASED).values_list("object_id", "changes__tokens")
     return {pk for person, tokens in rows for pk in (person, *(tokens or ()))}
 
 
-def _blank(entry: Entry, erased: set[str]) -> bool:
-    """Return whether the row lost its names because a user was erased. Such names cannot be verified."""
+def _is_erased(entry: Entry, erased: set[str]) -> bool:
+    """Return whether the row lost its personal fields because a user was erased. These cannot be verified then."""
     acted = str(entry.actor_id) in erased and not (entry.actor_name or entry.token_name or entry.address)
     return acted or (entry.object_id in erased and not entry.object_name)
 
@@ -99,17 +99,17 @@ def _blank(entry: Entry, erased: set[str]) -> bool:
 def _faults(entry: Entry, before: ChainCheck, keys: list[bytes], erased: set[str]) -> Iterator[ChainFault]:
     number = entry.sequence or 0
     if number != before.sequence + 1:
-        yield ChainFault(number, f"The {number - before.sequence - 1} rows before this one are gone.")
+        yield ChainFault(number, f"The {number - before.sequence - 1} rows before this one are missing.")
     if entry.previous != before.hash:
         yield ChainFault(number, "It does not follow the row before it.")
-    if entry.hash != _link(entry):
-        yield ChainFault(number, "Its hash is not its own.")
-    if not any(hmac.compare_digest(entry.digest, _hmac(key, _signed(entry))) for key in keys):
-        yield ChainFault(number, "It was changed, or written under a key that is no longer in ENCRYPTION_KEYS.")
-    elif not _blank(entry, erased) and not any(
-        hmac.compare_digest(entry.personal_digest, _hmac(key, _personal(entry))) for key in keys
+    if entry.hash != _expected_hash(entry):
+        yield ChainFault(number, "Its hash does not match its contents.")
+    if not any(hmac.compare_digest(entry.digest, _hmac(key, _signed_contents(entry))) for key in keys):
+        yield ChainFault(number, "It was changed, or signed with a key that is no longer in ENCRYPTION_KEYS.")
+    elif not _is_erased(entry, erased) and not any(
+        hmac.compare_digest(entry.personal_digest, _hmac(key, _personal_contents(entry))) for key in keys
     ):
-        yield ChainFault(number, "A name or the address in it was changed.")
+        yield ChainFault(number, "A name or the address of this row was changed.")
 
 
 def _keys() -> list[bytes]:
@@ -122,17 +122,17 @@ def _hmac(key: bytes, contents: Mapping[str, object]) -> str:
     return hmac.new(key, text.encode(), hashlib.sha256).hexdigest()
 
 
-def _signed(entry: Entry) -> Mapping[str, object]:
+def _signed_contents(entry: Entry) -> Mapping[str, object]:
     """Return the contents that `digest` covers, as JSON values."""
     values = {name: getattr(entry, name) for name in SIGNED}
     ids = {name: str(values[name] or "") for name in ("actor_id", "token_id")}
     return {**values, **ids, "id": str(entry.pk), "at": entry.at.astimezone(UTC).isoformat()}
 
 
-def _personal(entry: Entry) -> Mapping[str, str]:
+def _personal_contents(entry: Entry) -> Mapping[str, str]:
     """Return the contents that `personal_digest` covers."""
     return {"id": str(entry.pk), **{name: getattr(entry, name) for name in PERSONAL}}
 
 
-def _link(entry: Entry) -> str:
+def _expected_hash(entry: Entry) -> str:
     return hashlib.sha256(f"{entry.previous}{entry.digest}{entry.sequence}".encode()).hexdigest()

@@ -1,5 +1,6 @@
-"""The audit table, with one row for each act. It is append-only: database triggers refuse updates and deletions.
+"""The audit table, with one row for each act. It is append-only.
 
+Database triggers refuse updates and deletions, except for the erasure of a user and for the retention.
 The table has no foreign keys, since an entry outlives the people and rows that it names.
 """
 
@@ -15,7 +16,8 @@ from core.audit.origin import How
 class Entry(models.Model):
     """An act: the person, the act, the row, the time and the origin, with the names as they were at that time.
 
-    `changes` has [before, after] by field, or null for a secret or a text. A null only says that the field changed.
+    `changes` of an act that changes fields has [before, after] by field, or null for a secret or a text: a null only
+    says that the field changed. `changes` of other acts has facts by name, such as the number of deleted rows.
     `sequence`, `previous` and `hash` are the entry's place in the chain (`core.audit.chain`). The database sets them
     when the transaction is committed.
     """

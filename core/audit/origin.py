@@ -1,7 +1,7 @@
-"""The origin of an act: the interface, the address, the request and the token.
+"""The origin of an act: its interface, address, request and token.
 
 A middleware, a socket and `manage.py` set the origin for all code that runs inside them, so that services need no
-parameter for it. If no origin is set, the product acts by itself, as in a worker or a scheduled task.
+parameter for it. Without an origin the product acts by itself, as in a worker or a scheduled task.
 """
 
 from collections.abc import Iterator
@@ -22,9 +22,9 @@ class How(StrEnum):
 
 @dataclass(slots=True)
 class Origin:
-    """The origin of acts. `name`: an actor outside of the workspace, such as the operating system's user of a command.
+    """The origin of acts. `name`: an actor who is no user of the workspace, such as the system user of a command.
 
-    `recorded` collects (kind, id) of the rows about which an act was recorded. With None, nothing is collected.
+    `recorded` collects (kind, id) of each row about which an act is recorded. None collects nothing.
     """
 
     how: How = How.SYSTEM
@@ -39,22 +39,22 @@ class Origin:
 _origin: ContextVar[Origin | None] = ContextVar("origin", default=None)
 
 
-def origin() -> Origin:
+def current_origin() -> Origin:
     return _origin.get() or Origin()
 
 
 @contextmanager
-def acting(origin: Origin) -> Iterator[Origin]:
+def use_origin(current_origin: Origin) -> Iterator[Origin]:
     """Set the origin of the acts that the block records."""
-    token = _origin.set(origin)
+    token = _origin.set(current_origin)
     try:
-        yield origin
+        yield current_origin
     finally:
         _origin.reset(token)
 
 
-def with_token(token_id: UUID, name: str) -> None:
-    """Add the token to the origin. Called when a program with a token sent the current request."""
+def set_token(token_id: UUID, name: str) -> None:
+    """Add the token of the current request to the origin, and mark the origin as the API."""
     current = _origin.get()
     if current is not None:
         current.how = How.API

@@ -50,7 +50,7 @@ class AuditFilter:
         if self.after is not None:
             rows = rows.filter(sequence__gt=self.after)
         if self.actor:
-            rows = rows.filter(by(self.actor))
+            rows = rows.filter(actor_filter(self.actor))
         if self.action:
             actions = [each for each in ACTIONS if self.action in (each, each.partition(".")[0])]
             if not actions:
@@ -59,7 +59,7 @@ class AuditFilter:
         return rows
 
 
-def by(actor: str) -> Q:
+def actor_filter(actor: str) -> Q:
     """Return the filter for a person's entries, by an id or a user name."""
     try:
         return Q(actor_id=UUID(actor))
@@ -67,8 +67,8 @@ def by(actor: str) -> Q:
         return Q(actor_name=actor)
 
 
-def exported(entry: Entry) -> Mapping[str, Any]:
-    """Return the values of `FIELDS` for the API and every export, with ids and times as text."""
+def export_values(entry: Entry) -> Mapping[str, Any]:
+    """Return the values of `FIELDS`, with ids and times as text, for the API and every export."""
     values = {name: getattr(entry, name) for name in FIELDS}
     ids = {name: None if values[name] is None else str(values[name]) for name in ("id", "actor_id", "token_id")}
     return {**values, **ids, "at": entry.at.isoformat()}
@@ -76,14 +76,14 @@ def exported(entry: Entry) -> Mapping[str, Any]:
 
 def json_lines(rows: QuerySet[Entry]) -> Iterator[str]:
     for page in _pages(rows):
-        yield "".join(json.dumps(exported(entry), ensure_ascii=False) + "\n" for entry in page)
+        yield "".join(json.dumps(export_values(entry), ensure_ascii=False) + "\n" for entry in page)
 
 
 def csv_pages(rows: QuerySet[Entry]) -> Iterator[str]:
     yield ",".join(FIELDS) + "\r\n"
     for page in _pages(rows):
         text = StringIO()
-        csv.writer(text).writerows([_cell(value) for value in exported(entry).values()] for entry in page)
+        csv.writer(text).writerows([_cell(value) for value in export_values(entry).values()] for entry in page)
         yield text.getvalue()
 
 
@@ -100,8 +100,8 @@ def _cell(value: Any) -> str:
     return f"'{text}" if text.startswith(FORMULAS) else text
 
 
-async def streamed(pages: Iterator[str]) -> AsyncIterator[str]:
-    """Yield the pages for a streamed response, which is sent while they are read."""
+async def stream_pages(pages: Iterator[str]) -> AsyncIterator[str]:
+    """Yield the pages for a streamed response. Each is read on a thread when the response sends it."""
     while page := await sync_to_async(_next, thread_sensitive=False)(pages):
         yield page
 

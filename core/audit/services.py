@@ -15,13 +15,13 @@ from django.utils import timezone
 from core.audit import chain
 from core.audit.actions import ACTIONS, ERASED
 from core.audit.models import Entry
-from core.audit.origin import How, origin
+from core.audit.origin import How, current_origin
 
 Row = TypeVar("Row", bound=models.Model)
 
-FORGOTTEN_AT_ONCE = 50_000  # rows
+MAX_DELETED_ROWS = 50_000  # rows
 # The audit records the values of these fields. For all others, such as texts and keys, it records only the change.
-_PLAIN = (
+_VALUE_FIELDS = (
     models.BooleanField,
     models.IntegerField,
     models.FloatField,
@@ -41,14 +41,14 @@ def record(
 ) -> None:
     """Add an act to the audit. `user` is the actor; None is the product itself or a visitor who is not signed in.
 
-    `name`: the name of the row, unless it is text that a user wrote. Raises `TransactionManagementError` outside a
-    transaction, and `ValueError` for an act that is not in `core.audit.actions`.
+    `name`: the name of the row; empty if it is text that a user wrote. `changes`: see `Entry`. Raises
+    `TransactionManagementError` outside a transaction, and `ValueError` for an act that is not in `core.audit.actions`.
     """
     if action not in ACTIONS:
         raise ValueError(f"“{action}” is no act of core.audit.actions")
     if not connection.in_atomic_block:
         raise transaction.TransactionManagementError("an act is recorded in the transaction that carries it out")
-    source = origin()
+    source = current_origin()
     # The actor of a command is the system user who runs it, even if the command acts on behalf of a person.
     person = user if source.how != How.COMMAND else None
     kind, pk = ("", "") if row is None else (row._meta.label_lower, str(row.pk))
@@ -75,32 +75,32 @@ def record(
 def record_saved(
     *, user: AbstractUser | None, kind: str, row: models.Model, before: models.Model | None, name: str = ""
 ) -> None:
-    """Record that a row was added (`before` is None) or changed. If nothing changed, nothing is recorded."""
-    changes = changed(before if before is not None else type(row)(), row)
+    """Record that a row was added (`before` is None) or changed. Records nothing if no field changed."""
+    changes = field_changes(before if before is not None else type(row)(), row)
     if before is None or changes:
         verb = "added" if before is None else "changed"
         record(user=user, action=f"{kind}.{verb}", row=row, name=name, changes=changes)
 
 
-def stored(row: Row) -> Row | None:
-    """Return the stored version of the row, for `record_saved`; None for a new row."""
+def load_stored(row: Row) -> Row | None:
+    """Return the version of the row in the database, for `record_saved`; None for a new row."""
     return type(row)._base_manager.filter(pk=row.pk).first() if row.pk is not None else None
 
 
-def changed(before: models.Model, after: models.Model) -> dict[str, list[Any] | None]:
-    """Return [before, after] by field for flags, numbers, choices, dates and ids, and None for a text or a secret."""
+def field_changes(before: models.Model, after: models.Model) -> dict[str, list[Any] | None]:
+    """Return the changed fields: [before, after] for flags, numbers, choices, dates and ids, None for other values."""
     changes: dict[str, list[Any] | None] = {}
     for field in after._meta.concrete_fields:
         old = getattr(before, field.attname)
         new = getattr(after, field.attname)
         if field.primary_key or not field.editable or getattr(field, "auto_now", False) or old == new:
             continue
-        changes[field.name] = [plain(old), plain(new)] if _is_recorded(field) else None
+        changes[field.name] = [to_json_value(old), to_json_value(new)] if _is_recorded(field) else None
     return changes
 
 
-def changed_fields(row: models.Model, fields: Mapping[str, Any]) -> dict[str, list[Any] | None]:
-    """Return the changes as `changed` does, for values that are about to be set. Other names are skipped."""
+def changes_by_name(row: models.Model, fields: Mapping[str, Any]) -> dict[str, list[Any] | None]:
+    """Return the changes as `field_changes` does, for values that are about to be set. Skips names without a field."""
     after = copy(row)
     for name, value in fields.items():
         try:
@@ -109,15 +109,15 @@ def changed_fields(row: models.Model, fields: Mapping[str, Any]) -> dict[str, li
             continue
         if isinstance(field, models.Field):
             field.save_form_data(after, value)
-    return changed(row, after)
+    return field_changes(row, after)
 
 
 def _is_recorded(field: "models.Field[Any, Any]") -> bool:
-    return isinstance(field, (*_PLAIN, models.ForeignKey)) or bool(field.choices)
+    return isinstance(field, (*_VALUE_FIELDS, models.ForeignKey)) or bool(field.choices)
 
 
-def plain(value: Any) -> Any:
-    """Return the value in a form that JSON stores without loss."""
+def to_json_value(value: Any) -> Any:
+    """Return the value as JSON can store it without loss."""
     return value if value is None or isinstance(value, bool | int | str) else str(value)
 
 
@@ -127,7 +127,8 @@ def record_erasure(
 ) -> None:
     """Record by id that a person is erased. Remove their names, addresses and token names from earlier rows.
 
-    The earlier rows keep the acts, with times and ids. The hash chain stays valid, since it does not include names.
+    The earlier rows keep the acts, with times and ids. The hash chain stays valid, since it includes only an HMAC of
+    the removed fields.
     """
     ids = [str(pk) for pk in (person.pk, *tokens)]
     with connection.cursor() as cursor:
@@ -142,11 +143,11 @@ def record_erasure(
 
 
 @transaction.atomic
-def forget_old() -> int:
-    """Delete rows older than `settings.AUDIT_DAYS`, from the start of the chain; 0 days keeps all rows.
+def delete_expired() -> int:
+    """Delete rows older than `settings.AUDIT_DAYS` from the start of the chain, at most `MAX_DELETED_ROWS` per call.
 
-    Return their number. The deletion is recorded as an act, with the sequence number and hash of the last deleted row.
-    The newest row is never deleted.
+    Returns the number of deleted rows. 0 days keep all rows. The newest row is never deleted. The deletion is recorded
+    as an act, with the sequence number and hash of the last deleted row.
     """
     if not settings.AUDIT_DAYS:
         return 0
@@ -156,7 +157,7 @@ def forget_old() -> int:
     first = rows.first()
     if keep is None or first is None or first.sequence == keep.sequence:
         return 0
-    last = min((keep.sequence or 0) - 1, (first.sequence or 0) + FORGOTTEN_AT_ONCE - 1)
+    last = min((keep.sequence or 0) - 1, (first.sequence or 0) + MAX_DELETED_ROWS - 1)
     end = rows.get(sequence=last)
     with connection.cursor() as cursor:
         cursor.execute("SET LOCAL glasshouse.audit_retention = 'on'")  # the trigger of the table checks it

@@ -1,7 +1,7 @@
 """The fields of log lines: the ids of the request, the person and the turn.
 
-All code inside a request has them, and so do the jobs that the request starts. One id finds the lines of the web
-server, the worker and the model call.
+They are set for all code that runs inside a request and for the jobs that the request starts. So one id finds the
+lines of the web server, the worker and the model call.
 """
 
 import hashlib
@@ -47,8 +47,8 @@ def add_log_fields(**values: object) -> None:
 def trace_of(request_id: str) -> tuple[int, int]:
     """Return the ids of a request's trace and its first span.
 
-    If the request's id has the form of a trace id (32 hexadecimal digits, hyphens ignored), it is the id of the trace.
-    Ids that we make have this form. Otherwise the id of the trace is a digest of the request's id.
+    If the request's id has the form of a trace id (32 hexadecimal digits, hyphens ignored), it becomes the trace id.
+    The ids that we make have this form. Otherwise the trace id is a digest of the request's id.
     """
     plain = request_id.replace("-", "").lower()
     digest = hashlib.blake2b(request_id.encode(), digest_size=24).digest()

@@ -1,7 +1,7 @@
 """The metrics of one process. Prometheus adds up the processes.
 
-A web process serves them at `/metrics`, a worker at its own port (`METRICS_PORT`). So processes share nothing: there
-are no files that outlive a process, as with Prometheus' client for forks, and no request to Redis for each token.
+A web process serves them at `/metrics`, a worker at its own port (`METRICS_PORT`). Processes share no state, so no
+file outlives a process, as with the multiprocess mode of Prometheus's client, and no token costs a request to Redis.
 Labels are names of views, models, servers and codes, never a text, a person or an address.
 """
 
@@ -54,7 +54,7 @@ class _Pool(Collector):
     """The process's pool of connections to the database."""
 
     def describe(self) -> Iterable[GaugeMetricFamily]:
-        return ()  # otherwise the client collects when this module loads, which opens the pool too early
+        return ()  # otherwise the client collects while this module loads, and opens the pool too early
 
     def collect(self) -> Iterable[GaugeMetricFamily]:
         family = GaugeMetricFamily(
@@ -94,7 +94,7 @@ def serve() -> None:
         else:
             threading.Thread(target=server.serve_forever, name="metrics", daemon=True).start()
             return
-    logger.error("METRICS_PORT %s and the next cannot be opened: %s", settings.METRICS_PORT, last_error)
+    logger.error("METRICS_PORT %s and the next ports cannot be opened: %s", settings.METRICS_PORT, last_error)
 
 
 _metrics_app: Callable[..., Iterable[bytes]] = make_wsgi_app()
@@ -109,4 +109,4 @@ def _guarded(environ: WSGIEnvironment, start_response: StartResponse) -> Iterabl
 
 class _Quiet(WSGIRequestHandler):
     def log_message(self, format: str, *args: Any) -> None:
-        """Log nothing: Prometheus asks every few seconds."""
+        """Log nothing, since Prometheus sends a request every few seconds."""

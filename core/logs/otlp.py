@@ -1,4 +1,4 @@
-"""Export spans in batches, by OpenTelemetry's protocol over HTTP, on a background thread that nothing waits for.
+"""Export spans in batches, by OpenTelemetry's protocol over HTTP, on a background thread. No request waits for it.
 
 While the collector is unavailable, 2,048 spans are kept and further ones are dropped. This module is loaded only if
 `OTEL_EXPORTER_OTLP_ENDPOINT` is set. It registers nothing with OpenTelemetry's globals, so libraries add no spans of
@@ -24,7 +24,7 @@ def use() -> None:
 
 
 def provider() -> TracerProvider:
-    """Return a provider whose spans carry OTEL_SERVICE_NAME and OTEL_RESOURCE_ATTRIBUTES, as the standard says."""
+    """Return a provider whose spans have OTEL_SERVICE_NAME and OTEL_RESOURCE_ATTRIBUTES, as the standard requires."""
     process = Resource.create()
     if str(process.attributes["service.name"]).startswith("unknown_service"):
         process = process.merge(Resource({"service.name": "glasshouse"}))

@@ -27,7 +27,7 @@ from core.logs.context import log_fields, trace_of
 
 
 class SampledTracer(NamedTuple):
-    """A tracer, and the function that says whether the trace with an id is sent."""
+    """A tracer, and a function that returns whether the trace with this id is exported."""
 
     tracer: Tracer
     is_sampled: Callable[[int], bool]
@@ -94,7 +94,7 @@ def of_request(method: str, request_id: str, traceparent: str) -> Iterator[Span]
 
 
 def begin(name: str, kind: SpanKind, **attributes: str) -> Span:
-    """Begin a child of the current span, else of the span of the request in the log fields. The caller calls `end`.
+    """Begin a child of the current span, else of the first span of the request in the log fields. The caller ends it.
 
     Attribute names follow OpenTelemetry's conventions, with `__` for a dot.
     """
@@ -125,7 +125,7 @@ def inside(span: Span) -> AbstractContextManager[object]:
 
 
 def end(span: Span, failure: str = "") -> None:
-    """End a span. `failure`: the type or code of an error."""
+    """End a span. `failure`: the type or code of the error, if it failed."""
     if failure:
         fail(span, failure)
     span.end()

@@ -1,4 +1,4 @@
-"""Web addresses as text: their canonical form, the addresses that occur in a text, and lists of hosts."""
+"""Compare web addresses in a canonical form, find addresses in texts, and match hosts against lists."""
 
 import re
 from collections.abc import Collection, Iterator
@@ -9,11 +9,13 @@ from socket import inet_aton, inet_ntoa
 
 import httpx2
 
-_END = r"\s<>\"`{}|\\^\[\]“”„«»。，、；：！？）」』】》"
-_WHOLE = re.compile(rf"https?://(?:\[[0-9a-f:.]+\])?[^{_END}]*", re.IGNORECASE)
+_END_CHARACTERS = r"\s<>\"`{}|\\^\[\]“”„«»。，、；：！？）」』】》"
+_URL = re.compile(rf"https?://(?:\[[0-9a-f:.]+\])?[^{_END_CHARACTERS}]*", re.IGNORECASE)
 # An address without a scheme. It begins at the start of a word, so that a long row of labels is scanned once.
-_BARE = re.compile(rf"(?<![\w.@/:%=&?-])(?:[\w-]+\.)+[^\W\d_]{{2,24}}(?::\d{{1,5}})?(?:[/?][^{_END}]*)?")
-_CLOSING = ".,;:!?)'*_~"
+_SCHEMELESS_URL = re.compile(
+    rf"(?<![\w.@/:%=&?-])(?:[\w-]+\.)+[^\W\d_]{{2,24}}(?::\d{{1,5}})?(?:[/?][^{_END_CHARACTERS}]*)?"
+)
+_PUNCTUATION = ".,;:!?)'*_~"
 _MOST_CLOSING = 8  # characters behind an address that may belong to the sentence around it
 
 
@@ -25,7 +27,7 @@ def canonical(url: str) -> str:
     """
     try:
         parsed = httpx2.URL(url.strip())
-        host = _plain(parsed.raw_host.decode("ascii"))
+        host = _normalize_host(parsed.raw_host.decode("ascii"))
     except (httpx2.InvalidURL, ValueError):
         return ""
     if parsed.scheme not in ("http", "https") or not host:
@@ -37,20 +39,20 @@ def canonical(url: str) -> str:
 def host_of(url: str) -> str:
     """Return the host in lower case and in DNS form (IDNA), or an empty text if `url` is not an address."""
     try:
-        return _plain(httpx2.URL(url.strip()).raw_host.decode("ascii"))
+        return _normalize_host(httpx2.URL(url.strip()).raw_host.decode("ascii"))
     except (httpx2.InvalidURL, ValueError):
         return ""
 
 
-def named_in(text: str) -> set[str]:
+def find_addresses(text: str) -> set[str]:
     """Return the canonical addresses that occur in a text, including addresses without a scheme (example.org/help).
 
     If an address ends in punctuation that may belong to the sentence, it is returned both with and without it.
     """
-    candidates = [match[0] for match in _WHOLE.finditer(text)] + [
-        f"https://{match[0]}" for match in _BARE.finditer(text)
+    candidates = [match[0] for match in _URL.finditer(text)] + [
+        f"https://{match[0]}" for match in _SCHEMELESS_URL.finditer(text)
     ]
-    return {address for each in candidates for ending in _endings(each) if (address := canonical(ending))}
+    return {address for each in candidates for ending in _without_punctuation(each) if (address := canonical(ending))}
 
 
 def host_pattern(line: str) -> str:
@@ -90,16 +92,16 @@ def _is_listed(host: str, patterns: Collection[str]) -> bool:
     return host in patterns or any(each.startswith("*.") and host.endswith(each[1:]) for each in patterns)
 
 
-def _endings(url: str) -> Iterator[str]:
+def _without_punctuation(url: str) -> Iterator[str]:
     yield url
     for _ in range(_MOST_CLOSING):
-        if not url or url[-1] not in _CLOSING:
+        if not url or url[-1] not in _PUNCTUATION:
             return
         url = url[:-1]
         yield url
 
 
-def _plain(host: str) -> str:
+def _normalize_host(host: str) -> str:
     """Return a name in lower case, or an IP address in its usual form: `8.8.8.8` for 134744072 and 0x08080808."""
     name = host.strip("[]").rstrip(".").lower()
     try:

@@ -16,7 +16,7 @@ MAX_REDIRECTS = 5
 MAX_ADDRESSES = 3  # addresses of one host name that are tried
 CONNECT_TIMEOUT = 5.0  # seconds per address
 _ENCODINGS = frozenset({"", "identity", "gzip", "x-gzip", "deflate"})
-# Called with the requested URL and the URL of the redirect. Raises `FetchRefused` to stop there.
+# Is called with the requested URL and the URL of the redirect. Raises `FetchRefused` to stop the fetch.
 Follow = Callable[[httpx2.URL, httpx2.URL], Awaitable[None]]
 _HEADERS = {
     "User-Agent": "Mozilla/5.0 (compatible; Glasshouse; opens pages that people ask for)",
@@ -26,8 +26,8 @@ _HEADERS = {
 
 
 @dataclass(frozen=True, slots=True)
-class Fetched:
-    """A fetched body. `url`: the URL after redirects. `cut`: the page was longer than `body`."""
+class FetchedPage:
+    """A fetched body. `url`: the URL after redirects. `cut`: whether `body` was cut off at the limit."""
 
     url: str
     media_type: str
@@ -38,13 +38,13 @@ class Fetched:
 
 @dataclass(frozen=True, slots=True)
 class Fetcher:
-    """Fetch URLs. `timeout`: seconds for the whole fetch. `tls`: None trusts the machine's certificate authorities."""
+    """Fetches URLs. `timeout`: seconds for a whole fetch. `tls`: None trusts the machine's certificate authorities."""
 
     guard: Guard = field(default_factory=Guard)
     timeout: float = 15.0
     tls: ssl.SSLContext | None = None
 
-    async def fetch(self, url: httpx2.URL, accepted: Mapping[str, int], follow: Follow | None = None) -> Fetched:
+    async def fetch(self, url: httpx2.URL, accepted: Mapping[str, int], follow: Follow | None = None) -> FetchedPage:
         """Fetch a URL. `accepted`: for each accepted media type, the most bytes to read of the unpacked body.
 
         Follows at most five redirects. Each is checked like the first URL, and by `follow`. Raises `FetchRefused`.
@@ -60,11 +60,11 @@ class Fetcher:
             async with asyncio.timeout(self.timeout), client:
                 return await self._follow(client, client.build_request("GET", url), accepted, follow)
         except (TimeoutError, httpx2.TimeoutException) as error:
-            raise FetchRefused(f"{url.host} gave no complete answer within {self.timeout:g} seconds.") from error
+            raise FetchRefused(f"{url.host} did not answer completely within {self.timeout:g} seconds.") from error
         except httpx2.ConnectError as error:
             raise FetchRefused(f"{url.host} cannot be reached, or its certificate is not valid.") from error
         except (httpx2.HTTPError, httpx2.InvalidURL) as error:
-            raise FetchRefused(f"{url.host} gave an answer that is broken or has too much in its headers.") from error
+            raise FetchRefused(f"{url.host} sent an answer that is malformed or has too large headers.") from error
 
     async def _follow(
         self,
@@ -72,7 +72,7 @@ class Fetcher:
         request: httpx2.Request,
         accepted: Mapping[str, int],
         follow: Follow | None,
-    ) -> Fetched:
+    ) -> FetchedPage:
         requested = request.url
         for _ in range(MAX_REDIRECTS + 1):
             response = await client.send(request, stream=True)
@@ -87,7 +87,7 @@ class Fetcher:
                 await response.aclose()
         raise FetchRefused(f"{request.url.host} redirects more than {MAX_REDIRECTS} times.")
 
-    async def _read(self, response: httpx2.Response, accepted: Mapping[str, int]) -> Fetched:
+    async def _read(self, response: httpx2.Response, accepted: Mapping[str, int]) -> FetchedPage:
         host = response.url.host
         if not response.is_success:
             raise FetchRefused(f"{host} answered with status {response.status_code}, so there is nothing to read.")
@@ -95,9 +95,9 @@ class Fetcher:
         if media_type not in accepted:
             raise FetchRefused(f"This is {media_type[:100] or 'of an unknown type'}, which cannot be read.")
         if response.headers.get("content-encoding", "").strip().lower() not in _ENCODINGS:
-            raise FetchRefused(f"{host} sent the page packed in a way that was not asked for.")
+            raise FetchRefused(f"{host} sent the page in an encoding that the request did not accept.")
         body, cut = await read_body(response, accepted[media_type])
-        return Fetched(str(response.url), media_type, response.charset_encoding, body, cut)
+        return FetchedPage(str(response.url), media_type, response.charset_encoding, body, cut)
 
 
 async def read_body(response: httpx2.Response, max_bytes: int) -> tuple[bytes, bool]:
@@ -128,7 +128,7 @@ class CheckedTransport(httpx2.AsyncBaseTransport):
 
     def __init__(self, guard: Guard, tls: ssl.SSLContext | None = None) -> None:
         self._guard = guard
-        # Connections are not reused: one to the same address may have been opened for another name.
+        # Connections are not reused, since a connection to the same address may have been opened for another name.
         limits = httpx2.Limits(max_keepalive_connections=0)
         self._inner = httpx2.AsyncHTTPTransport(verify=tls or system_tls(), trust_env=False, limits=limits)
 

@@ -15,12 +15,12 @@ from storages.utils import clean_name
 CONNECT_SECONDS = 2  # short, since a person waits and can try again
 READ_SECONDS = 10
 ATTEMPTS = 2
-EXISTS_SECONDS = 1.5  # per attempt, of which there are at most two; for the check that an object exists
+EXISTS_SECONDS = 1.5  # per attempt to check that an object exists, of which there are at most two
 SILENT_SECONDS = 2  # after a timeout, in which `exists` fails without a request
 IN_MEMORY = 5_000_000  # bytes of a read object that are held in memory; a larger one is held on disk
 
 
-class StorageAway(OSError):
+class BucketUnavailable(OSError):
     """The server of the bucket does not answer, or refuses the request."""
 
 
@@ -71,7 +71,7 @@ class ObjectStorage(S3Storage):  # type: ignore[misc]
             return str(super()._save(name, content))
 
     def _open(self, name: str, mode: str = "rb") -> Any:
-        """Open an object. Reads it before returning, so that an outage raises `StorageAway` here and not later."""
+        """Open an object. Reads it at once, so that an outage raises `BucketUnavailable` here and not later."""
         self.exists(name)
         with wrap_library_errors():
             file = super()._open(name, mode)
@@ -82,12 +82,12 @@ class ObjectStorage(S3Storage):  # type: ignore[misc]
     def exists(self, name: str) -> bool:
         """Return whether an object with this name exists.
 
-        Raises `StorageAway` within seconds if the server does not answer. For `SILENT_SECONDS` after that it raises at
-        once, since queued requests would otherwise each wait for the timeout in turn.
+        Raises `BucketUnavailable` within seconds if the server does not answer. For `SILENT_SECONDS` after that it
+        raises at once, since queued requests would otherwise each wait for the timeout in turn.
         """
         key = self._normalize_name(clean_name(name))
         if time.monotonic() < self._silent_until:
-            raise StorageAway("it has not answered just now")
+            raise BucketUnavailable("it did not answer the last request")
         with wrap_library_errors():
             try:
                 self._client_for_exists().head_object(Bucket=self.bucket_name, Key=key)
@@ -124,8 +124,8 @@ def _config(options: Mapping[str, Any], read: float, retries: int) -> Config:
 
 @contextmanager
 def wrap_library_errors() -> Iterator[None]:
-    """Raise `StorageAway` in place of the errors of boto3."""
+    """Raise `BucketUnavailable` in place of the errors of boto3."""
     try:
         yield
     except (BotoCoreError, ClientError) as error:
-        raise StorageAway(f"{type(error).__name__}: {error}") from error
+        raise BucketUnavailable(f"{type(error).__name__}: {error}") from error

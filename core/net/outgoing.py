@@ -13,22 +13,22 @@ class OutgoingRequest(TypedDict):
     what: str
 
 
-_noted: ContextVar[list[OutgoingRequest] | None] = ContextVar("noted", default=None)
+_requests: ContextVar[list[OutgoingRequest] | None] = ContextVar("noted", default=None)
 
 
 @contextmanager
 def noting() -> Iterator[list[OutgoingRequest]]:
     """Yield a list of the requests that this task, and tasks that it starts, send within the block."""
-    noted: list[OutgoingRequest] = []
-    token = _noted.set(noted)
+    requests: list[OutgoingRequest] = []
+    token = _requests.set(requests)
     try:
-        yield noted
+        yield requests
     finally:
-        _noted.reset(token)
+        _requests.reset(token)
 
 
 def note(host: str, what: str) -> None:
     """Record a request. Outside of `noting` this does nothing."""
-    noted = _noted.get()
-    if noted is not None:
-        noted.append({"host": host, "what": what})
+    requests = _requests.get()
+    if requests is not None:
+        requests.append({"host": host, "what": what})

@@ -1,7 +1,7 @@
-"""The address of this site in links outside of its pages: in mails and webhooks.
+"""The address of this site for links in mails and webhooks.
 
-A link in a mail carries a key to an account. The sender of the request chooses the Host header, so the header alone
-must not decide the target of the link: `ALLOWED_HOSTS` checks hosts, but no ports.
+A link in a mail contains a key to an account. The sender of the request chooses the Host header, so the header alone
+must not decide the target of the link: `ALLOWED_HOSTS` checks hosts, but not ports.
 """
 
 from django.conf import settings

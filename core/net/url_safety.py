@@ -79,7 +79,7 @@ class Guard:
         port = url.port or _DEFAULT_PORTS[url.scheme]
         if port not in self.ports:
             allowed = ", ".join(str(number) for number in sorted(self.ports))
-            raise FetchRefused(f"Port {port} is not opened, only {allowed}.")
+            raise FetchRefused(f"Port {port} is not allowed. The allowed ports are {allowed}.")
         try:
             texts = await self.resolve(url.raw_host.decode("ascii").strip("[]"), port)
             addresses = [ip_address(text) for text in texts]

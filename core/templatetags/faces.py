@@ -1,4 +1,4 @@
-"""The tag `{% face name id %}`: a letter on a colour, by which people recognise a persona."""
+"""The tag `{% face name id %}`: a letter on a coloured circle, by which people recognise a persona."""
 
 from uuid import UUID
 
@@ -13,6 +13,6 @@ register = template.Library()
 
 @register.simple_tag
 def face(name: str, pk: UUID) -> SafeString:
-    """Return the first letter of the name on one of the colours, which the id decides. Screen readers skip it."""
+    """Return the first letter of the name on a colour that the id decides. Screen readers skip it."""
     letter = next((each for each in name if each.isalnum()), "?").upper()
     return format_html('<span class="face face-{}" aria-hidden="true">{}</span>', pk.int % COLOURS, letter)

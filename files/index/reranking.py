@@ -19,7 +19,7 @@ from django.core.cache import cache
 from django.db import transaction
 from redis.exceptions import RedisError
 
-from core.audit.services import record, record_saved, stored
+from core.audit.services import load_stored, record, record_saved
 from core.background import submit
 from core.crypto import KEY_LOST, is_lost
 from core.errors import ModelError
@@ -142,7 +142,7 @@ def store_reranker(*, user: AbstractUser, reranker: Reranker, api_key: str | Non
     lock(ACTIVE_LOCK)
     if not Reranker.objects.exists():
         reranker.active = True
-    before = stored(reranker)
+    before = load_stored(reranker)
     reranker.save()
     record_saved(user=user, kind="reranker", row=reranker, before=before, name=reranker.name)
 

@@ -39,7 +39,8 @@ VENDORS = {
 
 @dataclass(frozen=True, slots=True)
 class Discovery:
-    """Facts that a server reports, by model. `source`: the path of the answer. `strange`: impossible values, left out.
+    """Facts that a server reports, by model. `source`: the path of the answer. `strange`: impossible values, which are
+    left out.
 
     `answered`: the server returned a list or facts, so it is reachable.
     """

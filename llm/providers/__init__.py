@@ -55,7 +55,7 @@ def create(protocol: str, *, base_url: str, api_key: str, silence_timeout: float
     key = api_key.strip()
     if not (key.isascii() and key.isprintable()):
         raise ModelError(
-            "bad_credentials", "The API key has characters that no key has. Paste it again.", retryable=False
+            "bad_credentials", "The API key has characters that a key cannot have. Paste it again.", retryable=False
         )
     url = base_url.strip() or DEFAULT_BASE_URLS[protocol]
     if not is_http(url):

@@ -29,7 +29,7 @@ from core.errors import ModelError
 from core.json_types import JsonObject
 from core.logs import tracing
 from core.logs.metrics import CALLS
-from core.sound import sound
+from core.sound import replace_unstorable
 from llm.providers import errors
 from llm.providers.connection import FAILURES, Connection, failure, read_body
 from llm.providers.tool_refusals import RefusedTools
@@ -127,7 +127,7 @@ def parse(payload: bytes) -> JsonObject:
     if not isinstance(value, dict):
         raise errors.malformed()
     if b"\\u" in payload:
-        repaired: JsonObject = sound(value)
+        repaired: JsonObject = replace_unstorable(value)
         return repaired
     return value
 

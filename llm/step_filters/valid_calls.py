@@ -10,7 +10,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import replace
 
 from core.json_types import JsonObject
-from core.sound import sound
+from core.sound import replace_unstorable
 from llm.types.model_call import ModelMessage, ToolCall
 from llm.types.tools import refuse_constant
 
@@ -24,7 +24,7 @@ _NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 def json_object(arguments: str) -> JsonObject:
     """Return the arguments of a call as an object. Any other text or value becomes its only member, unchanged."""
     try:
-        value = sound(json.loads(arguments or "{}", parse_constant=refuse_constant))
+        value = replace_unstorable(json.loads(arguments or "{}", parse_constant=refuse_constant))
     except (ValueError, RecursionError):
         return {"invalid_json": arguments}
     return value if isinstance(value, dict) else {"value": value}

@@ -10,7 +10,7 @@ from typing import Any
 
 import httpx2
 
-from core.net.fetch import Fetched, Fetcher, Follow
+from core.net.fetch import FetchedPage, Fetcher, Follow
 from core.net.url_safety import FetchRefused
 from core.sentences import Sentence
 from core.text import clean
@@ -97,7 +97,7 @@ class OpenUrlTool:
             raise FetchRefused("The page holds no text. It may be made by a script, which is not run.")
         return WebPage(fetched.url, title[:MAX_TITLE] or fetched.url, text + (CUT if fetched.cut else ""), fetched.cut)
 
-    def _read(self, fetched: Fetched) -> tuple[str, str]:
+    def _read(self, fetched: FetchedPage) -> tuple[str, str]:
         """Return the title, which may be empty, and the text."""
         if reader := self._readers.get(fetched.media_type):
             if fetched.cut:

@@ -6,7 +6,7 @@ from typing import Literal
 from django.contrib.auth.models import AbstractUser
 from django.db import transaction
 
-from core.audit.services import record, record_saved, stored
+from core.audit.services import load_stored, record, record_saved
 from core.crypto import is_lost
 from core.errors import ProductError
 from core.locks import lock
@@ -41,7 +41,7 @@ def store_web_search(*, user: AbstractUser, web_search: WebSearch, api_key: str 
     lock(ACTIVE_LOCK)
     if not WebSearch.objects.exists():
         web_search.active = True
-    before = stored(web_search)
+    before = load_stored(web_search)
     web_search.save()
     record_saved(user=user, kind="web_search", row=web_search, before=before, name=web_search.name)
 
@@ -79,7 +79,7 @@ def host_lists() -> HostLists:
 def store_web_access(*, user: AbstractUser, web_access: WebAccess) -> None:
     """Store the one row of an administrator's form."""
     require_store(user, web_access)
-    before = stored(web_access)
+    before = load_stored(web_access)
     web_access.save()
     record_saved(user=user, kind="web_access", row=web_access, before=before)
 
@@ -123,7 +123,7 @@ def store_tool_server(*, user: AbstractUser, tool_server: ToolServer, api_key: s
     # The last listing may come from another server.
     tool_server.tools = None
     tool_server.problems = []
-    before = stored(tool_server)
+    before = load_stored(tool_server)
     tool_server.save()
     record_saved(user=user, kind="tool_server", row=tool_server, before=before, name=tool_server.name)
 

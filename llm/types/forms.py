@@ -60,8 +60,8 @@ class FormAnswer:
 PersonAsker = Callable[[ToolQuestion], Awaitable[FormAnswer]]
 
 
-def checked_content(form: ToolQuestion, content: Mapping[str, Any]) -> JsonObject:
-    """Return the values of a form, by the names of its fields. A text stands for any value, as browsers send it.
+def validate_content(form: ToolQuestion, content: Mapping[str, Any]) -> JsonObject:
+    """Return the values of a form by field name. A value may also come as text, as browsers send it.
 
     Raises `bad_form` with the field that needs another value.
     """
@@ -83,18 +83,18 @@ def _value(field: FormField, value: Any) -> str | int | float | bool | list[str]
             chosen = [value] if isinstance(value, str) else value if isinstance(value, list) else []
             allowed = {choice["value"] for choice in field.get("choices", ())}
             if not all(isinstance(each, str) and each in allowed for each in chosen):
-                raise _bad(field)
+                raise _bad_field_error(field)
             return [str(each) for each in chosen] or None
     if value is None or value == "":
         return None
     match field["kind"]:
         case "choice":
             if value not in {choice["value"] for choice in field.get("choices", ())}:
-                raise _bad(field)
+                raise _bad_field_error(field)
             return str(value)
         case "text":
             if not isinstance(value, str) or len(value) > MAX_ANSWER:
-                raise _bad(field)
+                raise _bad_field_error(field)
             _require_within(field, len(value))
             return value
     number = _number(field, value)
@@ -106,18 +106,18 @@ def _number(field: FormField, value: Any) -> int | float:
     if isinstance(value, str) and _NUMBER.fullmatch(value.strip()):
         value = float(value)
     if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
-        raise _bad(field)
+        raise _bad_field_error(field)
     if field["kind"] == "integer":
         if value != int(value):
-            raise _bad(field)
+            raise _bad_field_error(field)
         return int(value)
     return value
 
 
 def _require_within(field: FormField, size: float) -> None:
     if size < field.get("least", size) or size > field.get("most", size):
-        raise _bad(field)
+        raise _bad_field_error(field)
 
 
-def _bad(field: FormField) -> ProductError:
-    return ProductError("bad_form", Sentence("“{title}” does not take this value. Change it.", title=field["title"]))
+def _bad_field_error(field: FormField) -> ProductError:
+    return ProductError("bad_form", Sentence("“{title}” does not accept this value. Change it.", title=field["title"]))

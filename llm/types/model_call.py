@@ -40,10 +40,11 @@ class ToolCall:
 
 @dataclass(frozen=True, slots=True)
 class ReasoningState:
-    """The reasoning of one step, in the form that its provider wants back. Only the model that made it gets it.
+    """The reasoning of one step, in the form in which its provider expects it back. Only the same model gets it.
 
-    `items`: JSON objects in the shape of the provider's protocol, in the order received. Only its client reads them.
-    They are sent back unchanged. `tokens`: the step's reasoning by the provider's count. Sending it back costs as many.
+    `items`: JSON objects in the provider's protocol, in the order received. Only the provider's client reads them. They
+    are sent back unchanged. `tokens`: the step's reasoning by the provider's count, which is also the cost of sending
+    it back.
     """
 
     items: tuple[JsonObject, ...]
@@ -231,7 +232,7 @@ class ModelRequest:
 
 # The reason for the end of a step. "stop" and "tool_calls" are normal. The others leave an answer incomplete:
 # `length`: it reached the limit of the request or of the model. `context_window`: the model's window is full.
-# `pause`: the model waits to be asked to go on. `refusal`: the model refused. `content_filter`: the provider refused.
+# `pause`: the model waits for a request to continue. `refusal`: the model refused. `content_filter`: the provider did.
 # `other`: the provider named an unknown reason, see `StepFinished.detail`.
 FinishReason = Literal["stop", "tool_calls", "length", "context_window", "pause", "refusal", "content_filter", "other"]
 
@@ -248,7 +249,7 @@ class ReasoningDelta:
 
 @dataclass(frozen=True, slots=True)
 class TextBecameReasoning:
-    """All text of this step so far was reasoning: a closing tag came without an opening one."""
+    """All text of this step so far was reasoning, since a closing tag came without an opening one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -406,7 +407,7 @@ class ToolRunStarted:
 
 @dataclass(frozen=True, slots=True)
 class ToolRunFinished:
-    """A tool has ended. The model will see `text`, the page may show `data`. `error`: the tool failed.
+    """A tool has ended. The model will see `text`, a page may show `data`. `error`: the tool failed.
 
     The arguments of `call` are the ones that the tool used, which may be more than the model wrote. `result` is set if
     the text is shortened or may become so. `files` are the stored files that the tool returned.

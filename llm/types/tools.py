@@ -10,7 +10,7 @@ from typing import Any, NoReturn, Protocol
 
 from core.json_types import JsonObject
 from core.sentences import Sentence
-from core.sound import sound
+from core.sound import replace_unstorable
 from llm.types.forms import FormAnswer, PersonAsker, ToolQuestion
 from llm.types.model_call import ResultFile, StoredResult, ToolCall, ToolDefinition
 
@@ -34,12 +34,12 @@ class ToolFile:
 class ToolOutput:
     """Output of a tool. The model sees `text`; the page shows `data`, which has ids, links, pages and offsets.
 
-    * `arguments`: the arguments that the tool used, if it added some, as with expanded queries. The history then stores
-      these instead of the model's.
-    * `whole`: the text in which a model may continue reading if `text` is shortened; empty if the model can call the
-      tool again instead.
-    * `partial`: the source is longer than the part that was received.
-    * `result`: how `text` was shortened, if it was.
+    * `arguments`: the arguments that the tool used, if they differ from the model's, as with expanded queries. The
+      history then stores them instead of the model's.
+    * `whole`: the full text, in which a model may continue reading if `text` is shortened; empty if the model can call
+      the tool again instead.
+    * `partial`: the tool received only the beginning of a longer source.
+    * `result`: the sizes and the storage id, if `text` was shortened.
     * `notes`: sentences for people, which go into the report.
     * `returned`: files that the tool returned. The caller stores them, and sets `files`.
     """
@@ -75,7 +75,7 @@ _reporter: ContextVar[ProgressReporter | None] = ContextVar("progress reporter",
 
 @contextmanager
 def reporting_progress(report: ProgressReporter) -> Iterator[None]:
-    """Give tools that this task runs within the block a function that shows people how far they are."""
+    """Let the tools that this task runs within the block report their progress to people with `report`."""
     token = _reporter.set(report)
     try:
         yield
@@ -94,7 +94,10 @@ _limit: ContextVar[asyncio.Timeout | None] = ContextVar("time limit", default=No
 
 @contextmanager
 def asking_person(ask: PersonAsker | None) -> Iterator[None]:
-    """Give tools that this task runs within the block a function that asks the person with a form, if there is one."""
+    """Let the tools that this task runs within the block ask the person with a form, through `ask`.
+
+    None: they cannot.
+    """
     token = _asker.set(ask)
     try:
         yield
@@ -103,9 +106,9 @@ def asking_person(ask: PersonAsker | None) -> Iterator[None]:
 
 
 def person_asker() -> PersonAsker | None:
-    """Return the function with which the running tool asks the person. None if nobody can be asked.
+    """Return the function with which the running tool asks the person; None if nobody can be asked.
 
-    While the person is asked, the time limit of the tool stands still.
+    The tool's time limit is paused while it waits for the person.
     """
     ask = _asker.get()
     limit = _limit.get()
@@ -126,7 +129,7 @@ def person_asker() -> PersonAsker | None:
 
 
 class BadArguments(ValueError):
-    """The arguments of a call are invalid. The model reads the message, and may call again with others."""
+    """The arguments of a call are invalid. The model reads the message, and may call again with other arguments."""
 
 
 def parse_arguments(call: ToolCall) -> JsonObject:
@@ -139,7 +142,7 @@ def parse_arguments(call: ToolCall) -> JsonObject:
         raise BadArguments("The arguments are not valid JSON.") from error
     if not isinstance(arguments, dict):
         raise BadArguments("The arguments must be a JSON object.")
-    cleaned: JsonObject = sound(arguments)
+    cleaned: JsonObject = replace_unstorable(arguments)
     return cleaned
 
 
@@ -149,9 +152,9 @@ def refuse_constant(constant: str) -> NoReturn:
 
 
 async def run_tool(tool: Tool, arguments: Mapping[str, Any]) -> ToolOutput:
-    """Run one tool under its time limit. A failure becomes an output that tells the model what went wrong.
+    """Run one tool under its time limit. A time-out and `BadArguments` become an output that tells the model why.
 
-    The text may have any length. The caller plans how much of it is sent to the model.
+    Other errors of the tool are raised. The text may have any length. The caller plans how much of it is sent.
     """
     try:
         async with asyncio.timeout(tool.timeout) as limit:
@@ -161,6 +164,6 @@ async def run_tool(tool: Tool, arguments: Mapping[str, Any]) -> ToolOutput:
             finally:
                 _limit.reset(token)
     except TimeoutError:
-        return ToolOutput(f"The tool gave no result within {tool.timeout:g} seconds.", error=True)
+        return ToolOutput(f"The tool returned no result within {tool.timeout:g} seconds.", error=True)
     except BadArguments as error:
         return ToolOutput(str(error), error=True)

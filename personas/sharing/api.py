@@ -13,7 +13,7 @@ from rest_framework.response import Response
 
 from accounts.access.api_views import ScopedView
 from accounts.models import Role
-from core.api.fields import Strict, valid
+from core.api.fields import StrictSerializer, validate
 from core.api.pagination import OldestFirst
 from personas.models import Persona, PersonaShare
 from personas.sharing import services
@@ -41,7 +41,7 @@ class NewShare(TypedDict, total=False):
     role: str
 
 
-class ShareWithSerializer(Strict):
+class ShareWithSerializer(StrictSerializer):
     username = serializers.CharField(required=False, max_length=PersonaShare.MAX_USERNAME)
     group = serializers.UUIDField(required=False, help_text="The id of a group that you are in or manage.")
     role = serializers.ChoiceField(choices=Role.choices, default=Role.READER)
@@ -52,7 +52,7 @@ class ShareWithSerializer(Strict):
         return attrs
 
 
-class ChangeShareSerializer(Strict):
+class ChangeShareSerializer(StrictSerializer):
     role = serializers.ChoiceField(choices=Role.choices)
 
 
@@ -70,13 +70,13 @@ class SharedPersonas(ScopedView, viewsets.GenericViewSet[Persona]):
     @extend_schema(request=ShareWithSerializer, responses={201: PersonaShareSerializer})
     @shares.mapping.post
     def add_share(self, request: Request, pk: str) -> Response:
-        """Share the persona with a user or a group, which has it at once. An existing share gets the new role.
+        """Share the persona with a user or a group, who can use it at once. An existing share gets the new role.
 
         The response is the same whether the user name exists or not. If a user has several roles, the strongest
         counts.
         """
         persona = self.get_object()
-        body = valid(ShareWithSerializer, request)
+        body = validate(ShareWithSerializer, request)
         row = services.share(
             user=self.person,
             persona=persona,
@@ -91,7 +91,7 @@ class SharedPersonas(ScopedView, viewsets.GenericViewSet[Persona]):
     def share(self, request: Request, pk: str, share: str) -> Response:
         """Change the role of a share. For the owners."""
         persona = self.get_object()
-        role = valid(ChangeShareSerializer, request)["role"]
+        role = validate(ChangeShareSerializer, request)["role"]
         changed = services.change_share(user=self.person, persona=persona, share=share, role=role)
         return Response(PersonaShareSerializer(changed).data)
 

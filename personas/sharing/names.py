@@ -1,4 +1,4 @@
-"""Unique names of personas. No user may see two personas of the same name, since a list would show both alike."""
+"""Unique names of personas. No user may see two personas with the same name, since lists show only the name."""
 
 from django.contrib.auth.models import AnonymousUser
 
@@ -7,7 +7,7 @@ from core.errors import ProductError
 from core.sentences import Sentence
 from personas.models import Persona
 
-NAMES = "names of personas"  # the lock for name changes, so that simultaneous changes see each other
+NAMES_LOCK = "names of personas"  # the lock for name changes, so that simultaneous changes see each other
 
 
 def require_free_name(persona: Persona, before: Persona | None = None) -> None:
@@ -31,7 +31,7 @@ def require_free_name(persona: Persona, before: Persona | None = None) -> None:
         )
 
 
-def free_name(base: str, owner: User) -> str:
+def make_unique_name(base: str, owner: User) -> str:
     """Return the name. Add a number if the owner already sees a persona with this name."""
     used = {name.casefold() for name in Persona.objects.visible_to(owner).values_list("name", flat=True)}
     name = base[: Persona.MAX_NAME]

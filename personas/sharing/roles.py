@@ -27,22 +27,22 @@ def role_of(user: User, persona: Persona) -> Role | None:
     return strongest(roles | ({Role.READER} if persona.visibility == Persona.Visibility.WORKSPACE else set()))
 
 
-def may_change(user: User, persona: Persona) -> bool:
+def is_editor(user: User, persona: Persona) -> bool:
     return role_of(user, persona) in EDITING or has_right(user, "change", persona)
 
 
-def may_own(user: User, persona: Persona) -> bool:
+def is_owner(user: User, persona: Persona) -> bool:
     return role_of(user, persona) == Role.OWNER or has_right(user, "change", persona)
 
 
 def require_editor(*, user: User, persona: Persona) -> None:
     """Raise `not_owner` (403) if the user may not change the persona, and `NotFound` if they cannot see it."""
-    if may_change(user, persona):
+    if is_editor(user, persona):
         return
     if role_of(user, persona) is None:
         raise NotFound("persona")
     sentence = Sentence(
-        "You can use this persona but not change it. Duplicate it and change the copy, or ask its owner."
+        "You can use this persona, but not change it. Duplicate it and change the copy, or ask its owner."
     )
     raise ProductError("not_owner", sentence, status=403)
 
@@ -50,5 +50,5 @@ def require_editor(*, user: User, persona: Persona) -> None:
 def require_owner(*, user: User, persona: Persona) -> None:
     """Require an owner, or an administrator with the right to change personas. Raises as `require_editor` does."""
     require_editor(user=user, persona=persona)
-    if not may_own(user, persona):
-        raise ProductError("not_owner", "Only the owner of this persona can do this. Ask them.", status=403)
+    if not is_owner(user, persona):
+        raise ProductError("not_owner", "Only an owner of this persona can do this. Ask an owner.", status=403)

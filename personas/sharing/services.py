@@ -6,7 +6,7 @@ from django.utils import timezone
 
 from accounts.access.holds import require_movable
 from accounts.access.rights import require
-from accounts.models import May, PeopleGroup, Role, User, strongest
+from accounts.models import PeopleGroup, Right, Role, User, strongest
 from core.audit.services import record
 from core.errors import NotFound, ProductError
 from core.locks import lock
@@ -14,7 +14,7 @@ from core.permissions import has_right
 from core.requests import get_or_404, identifier
 from core.sentences import Sentence
 from personas.models import Persona, PersonaShare
-from personas.sharing.names import NAMES, free_name
+from personas.sharing.names import NAMES_LOCK, make_unique_name
 from personas.sharing.roles import require_owner, role_of
 
 MAX_SHARES = 200  # shares per persona
@@ -48,7 +48,7 @@ def share(
     """
     require_owner(user=user, persona=persona)
     if not has_right(user, "change", persona):
-        require(user, May.PUBLISH_PERSONAS)
+        require(user, Right.PUBLISH_PERSONAS)
     Persona.objects.select_for_update(no_key=True).get(pk=persona.pk)  # simultaneous shares must not exceed the limit
     row = _group_share(user, persona, group) if group else _user_share(persona, username)
     new = row._state.adding
@@ -83,7 +83,7 @@ def _user_share(persona: Persona, username: str) -> PersonaShare:
         raise ProductError("bad_username", sentence)
     person = User.objects.filter(username=name).first()
     if person is not None and person.pk == persona.owner_id:
-        raise ProductError("owner_has_it", "This persona belongs to this person already.", status=409)
+        raise ProductError("owner_has_it", "This person already owns the persona.", status=409)
     rows = PersonaShare.objects.filter(persona=persona)
     stored = rows.filter(Q(username=name) | Q(user=person) if person is not None else Q(username=name)).first()
     row = stored or PersonaShare(persona=persona, username=name)
@@ -96,7 +96,7 @@ def change_share(*, user: User, persona: Persona, share: object, role: str) -> P
     """Change the role of a share (its id). A stronger role needs the right to publish personas, as sharing does."""
     row = get_or_404(shares_of(user, persona).select_for_update(of=("self",)), share, "share")
     if strongest([row.role, _check_role(role)]) != row.role and not has_right(user, "change", persona):
-        require(user, May.PUBLISH_PERSONAS)
+        require(user, Right.PUBLISH_PERSONAS)
     before = row.role
     row.role = role
     row.save(update_fields=["role"])
@@ -124,8 +124,8 @@ def hand_over(*, user: User, persona: Persona, share: object) -> Persona:
     Raises `not_owner` (403), `NotFound` for a share without a user, `not_active` (422) and `legal_hold` (409).
     """
     if role_of(user, persona) != Role.OWNER:
-        raise ProductError("not_owner", "Only the owner of this persona can do this. Ask them.", status=403)
-    lock(NAMES)
+        raise ProductError("not_owner", "Only an owner of this persona can do this. Ask an owner.", status=403)
+    lock(NAMES_LOCK)
     locked = Persona.objects.select_for_update(of=("self",)).select_related("owner").get(pk=persona.pk)
     row = get_or_404(PersonaShare.objects.filter(persona=locked).select_related("user"), share, "share")
     require_movable(locked)
@@ -141,7 +141,11 @@ def hand_over(*, user: User, persona: Persona, share: object) -> Persona:
     if before is not None:
         PersonaShare(persona=locked, user=before, username=before.get_username(), role=Role.OWNER).save()
     other_shares = Persona.objects.visible_to(new_owner).exclude(pk=locked.pk)
-    name = free_name(locked.name, new_owner) if other_shares.filter(name__iexact=locked.name).exists() else locked.name
+    name = (
+        make_unique_name(locked.name, new_owner)
+        if other_shares.filter(name__iexact=locked.name).exists()
+        else locked.name
+    )
     Persona.objects.filter(pk=locked.pk).update(owner=new_owner, name=name, updated=timezone.now())
     changes = {"owner": [str(before.pk) if before is not None else None, str(new_owner.pk)]}
     record(user=user, action="persona.handed_over", row=locked, changes=changes)

@@ -7,13 +7,13 @@ from django.shortcuts import redirect, render
 
 from accounts.access.rights import may
 from accounts.access.sessions import SignedInRequest as Request
-from accounts.models import May, Role
+from accounts.models import Right, Role
 from core.errors import ProductError
 from core.permissions import has_right
 from core.requests import with_row
 from personas.models import Persona, PersonaShare
 from personas.sharing import services
-from personas.sharing.roles import may_own, require_owner, role_of, visible_persona
+from personas.sharing.roles import is_owner, require_owner, role_of, visible_persona
 
 
 @with_row(visible_persona, "GET", "POST")
@@ -46,7 +46,7 @@ def change(request: Request, persona: Persona, share: UUID) -> HttpResponse:
 def remove(request: Request, persona: Persona, share: UUID) -> HttpResponse:
     """Remove a share. A user who removed their own share sees the list of personas again."""
     services.remove_share(user=request.user, persona=persona, share=share)
-    if not may_own(request.user, persona):
+    if not is_owner(request.user, persona):
         return redirect("personas:list")
     return _done(request, persona)
 
@@ -63,13 +63,13 @@ def _done(request: Request, persona: Persona) -> HttpResponse:
 def context(request: Request, persona: Persona) -> dict[str, object]:
     """Return the template context of the dialog: all shares for an owner, for other users only `own_share`."""
     user = request.user
-    if not may_own(user, persona):
+    if not is_owner(user, persona):
         return {"own_share": PersonaShare.objects.filter(persona=persona, user=user).first()}
     return {
         "shares": services.shares_of(user, persona),
         "groups": services.groups_to_choose(user, persona),
         "roles": Role.choices,
-        "sharing": may(user, May.PUBLISH_PERSONAS) or has_right(user, "change", persona),
+        "sharing": may(user, Right.PUBLISH_PERSONAS) or has_right(user, "change", persona),
         "hands_over": role_of(user, persona) == Role.OWNER,
     }
 

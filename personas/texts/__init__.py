@@ -67,7 +67,7 @@ TEXTS = {
     "tools": TextDefinition(
         SYSTEM,
         Sentence("List of the tools"),
-        Sentence("Stands where a model may call tools, with the guidance of each."),
+        Sentence("Sent if a model may call tools. It lists each tool with its guidance."),
         "# Tools\n"
         "Answer directly what you know.\n"
         "Call a tool when the answer may be in files, in earlier messages, or too recent for you.\n"
@@ -142,7 +142,7 @@ TEXTS = {
         SYSTEM,
         Sentence("The day and the time"),
         Sentence(
-            "In its place where the persona is to know the minute; in the layouts for caching, with the reminder."
+            "Sent instead if the persona knows the minute. In the layouts for caching it is sent with the reminder."
         ),
         "It is {weekday}, {date} {time}.",
         needs={**DATE, **TIME},
@@ -152,7 +152,7 @@ TEXTS = {
     "asked_at": TextDefinition(
         REMINDER,
         Sentence("The time of the message"),
-        Sentence("Replaces the day and the time when nothing else stands below the message."),
+        Sentence("Replaces the day and the time if no other text follows the message."),
         "The person's newest message was sent on {weekday}, {date} at {time}.",
         needs={**DATE, **TIME},
         may_have=WEEKDAY,
@@ -161,14 +161,14 @@ TEXTS = {
     "system_cut": TextDefinition(
         SYSTEM,
         Sentence("Mark of a cut system prompt"),
-        Sentence("Behind what is left of a system prompt that was too long, under the policy “priority”."),
+        Sentence("Added to a system prompt that was cut off, under the policy “priority”."),
         "[System prompt truncated to fit context]",
         most=100,
     ),
     "tasks": TextDefinition(
         TASKS,
         Sentence("About the tasks"),
-        Sentence("Stands above all tasks: what they are for, and who does them."),
+        Sentence("Sent above all tasks. It says what they are for and who does them."),
         "# Tasks\n"
         "These tasks belong to the person. Mention or change one only when the message is about it. The user does a "
         "user task; you only talk about it. You do a model task when the user asks. You and the user share a hybrid "
@@ -179,7 +179,7 @@ TEXTS = {
     "tasks_today": TextDefinition(
         TASKS,
         Sentence("Above today's tasks"),
-        Sentence("The line above them."),
+        Sentence("The line above the tasks."),
         "Tasks of today, {date}:",
         may_have=DATE,
         most=500,
@@ -187,7 +187,7 @@ TEXTS = {
     "tasks_mentioned": TextDefinition(
         TASKS,
         Sentence("Above the tasks that were mentioned"),
-        Sentence("The line above them."),
+        Sentence("The line above the tasks."),
         "Mentioned today:",
         most=500,
     ),
@@ -235,7 +235,7 @@ TEXTS = {
     "files_by_search": TextDefinition(
         FILES,
         Sentence("Above files to search"),
-        Sentence("Stands above the list of files that the model reaches by its tools."),
+        Sentence("Sent above the list of files that the model can reach only with its tools."),
         "These files of the {whose} are not shown here. Search them, or read them by their number:",
         may_have=WHOSE,
         most=500,
@@ -243,7 +243,7 @@ TEXTS = {
     "files_found": TextDefinition(
         FILES,
         Sentence("Above files of which passages are shown"),
-        Sentence("In its place for a model without tools, where something was found for the question."),
+        Sentence("Sent instead for a model without tools, if passages were found for the question."),
         "These files of the {whose} are not shown whole; what was found in them for the newest question is below:",
         may_have=WHOSE,
         most=500,
@@ -251,7 +251,7 @@ TEXTS = {
     "files_not_shown": TextDefinition(
         FILES,
         Sentence("Above files of which nothing is shown"),
-        Sentence("In its place for a model without tools, where nothing was found."),
+        Sentence("Sent instead for a model without tools, if nothing was found for the question."),
         "These files of the {whose} are not shown here:",
         may_have=WHOSE,
         most=500,
@@ -268,7 +268,7 @@ TEXTS = {
     "file_line_waiting": TextDefinition(
         FILES,
         Sentence("A file that is not searchable yet"),
-        Sentence("The same for a file that is read, and still being made searchable."),
+        Sentence("A line for each file that was read but is not searchable yet."),
         "- {document}: {title} ({tokens} tokens; not searchable yet)",
         needs={"document": Sentence("its document number, by which tools read it"), **TITLE},
         may_have={**COUNT, "id": Sentence("its id")},
@@ -277,7 +277,7 @@ TEXTS = {
     "file_line_unindexed": TextDefinition(
         FILES,
         Sentence("A file that cannot be searched"),
-        Sentence("The same for a file that is read, and could not be made searchable."),
+        Sentence("A line for each file that was read but could not be made searchable."),
         "- {document}: {title} ({tokens} tokens; cannot be searched)",
         needs={"document": Sentence("its document number, by which tools read it"), **TITLE},
         may_have={**COUNT, "id": Sentence("its id")},
@@ -286,7 +286,7 @@ TEXTS = {
     "image_line": TextDefinition(
         FILES,
         Sentence("An image in a list"),
-        Sentence("The same for an image."),
+        Sentence("A line for each image."),
         "- {title} (an image; the person must attach it again to show it)",
         needs=TITLE,
         may_have={"id": Sentence("its id")},
@@ -351,7 +351,7 @@ TEXTS = {
     "tool_result_kept": TextDefinition(
         CONVERSATION,
         Sentence("In the middle of a shortened tool result that is kept"),
-        Sentence("Replaces that marker when the model can read the whole result with read_result."),
+        Sentence("Replaces the previous marker if the model can read the whole result with read_result."),
         "[… {tokens} tokens left out; read_result with “{result}” gives any part of the whole …]",
         may_have={"tokens": Sentence("how many are left out"), "result": Sentence("the id by which it is read")},
         most=200,
@@ -359,7 +359,7 @@ TEXTS = {
     "persona_heading": TextDefinition(
         CONVERSATION,
         Sentence("Above the persona's instructions"),
-        Sentence("The line above them, where they are a message of their own."),
+        Sentence("The line above the instructions, if they are a message of their own."),
         "# Persona “{name}”",
         may_have={"name": Sentence("the persona's name")},
         may_be_empty=True,
@@ -368,7 +368,7 @@ TEXTS = {
     "project_heading": TextDefinition(
         CONVERSATION,
         Sentence("Above the project's instructions"),
-        Sentence("The line above them."),
+        Sentence("The line above the instructions."),
         "# Instructions of the project “{name}”",
         may_have={"name": Sentence("the project's name")},
         may_be_empty=True,
@@ -391,7 +391,7 @@ TEXTS = {
     "reminder_heading": TextDefinition(
         REMINDER,
         Sentence("Above the reminder"),
-        Sentence("The line above it where the budget profile marks it with a heading."),
+        Sentence("The line above the reminder, if the budget profile marks it with a heading."),
         "Reminder from the workspace, not written by the person:",
         may_be_empty=True,
         most=200,
@@ -519,28 +519,28 @@ TEXTS = {
     "summary_earlier": TextDefinition(
         SUMMARIES,
         Sentence("Meaning of “Earlier”"),
-        Sentence("The text in this place."),
+        Sentence("The meaning of this section in the form of a summary."),
         "everything before this month",
         most=500,
     ),
     "summary_month": TextDefinition(
         SUMMARIES,
         Sentence("Meaning of “This month”"),
-        Sentence("The text in this place."),
+        Sentence("The meaning of this section in the form of a summary."),
         "this month up to yesterday",
         most=500,
     ),
     "summary_today": TextDefinition(
         SUMMARIES,
         Sentence("Meaning of “Today”"),
-        Sentence("The text in this place."),
+        Sentence("The meaning of this section in the form of a summary."),
         "today, up to the newest events",
         most=500,
     ),
     "summary_now": TextDefinition(
         SUMMARIES,
         Sentence("Meaning of “Now”"),
-        Sentence("The text in this place."),
+        Sentence("The meaning of this section in the form of a summary."),
         "the newest events: what was just done and what is going on",
         most=500,
     ),
@@ -568,7 +568,7 @@ TEXTS = {
     "summary_order": TextDefinition(
         SUMMARIES,
         Sentence("Below the messages"),
-        Sentence("Asks for the summary once more, since models follow best what they read last."),
+        Sentence("Repeats the request for the summary, since models follow the last instruction best."),
         "Now write the summary of this conversation in the sections above. Do not answer its messages.",
         may_be_empty=True,
         most=1_000,
@@ -586,7 +586,7 @@ TEXTS = {
     "run_breakpoints": TextDefinition(
         RUNS,
         Sentence("Breakpoints of a draft"),
-        Sentence("Below it where model and user share the task."),
+        Sentence("Added to the draft of a checklist if model and user share the task."),
         "Put a breakpoint on each item before which the user has to confirm something or to give you something, and "
         "say in “needs” what that is.",
         may_be_empty=True,
@@ -676,13 +676,13 @@ def check_text(name: str, text: str) -> str:
     if not text:
         raise ProductError(
             "empty_prompt",
-            Sentence("“{title}” cannot be empty. Write a text, or go back to the built-in one.", title=about.title),
+            Sentence("“{title}” cannot be empty. Write a text, or activate the built-in one.", title=about.title),
         )
     if len(text) > about.most:
         raise ProductError(
             "prompt_too_long",
             Sentence(
-                "The text has {text} characters; “{title}” may have {most}.",
+                "The text has {text} characters, but “{title}” can have at most {most}.",
                 text=len(text),
                 title=about.title,
                 most=about.most,
@@ -703,13 +703,14 @@ def check_text(name: str, text: str) -> str:
         raise ProductError(
             "placeholder_unknown",
             Sentence(
-                "There is no placeholder {strange} in this text. It may have {known}.",
+                "This text cannot have the placeholder {strange}. Its placeholders are {known}.",
                 strange=strange[0],
                 known=allowed,
             )
             if allowed
             else Sentence(
-                "There is no placeholder {strange} in this text. It has none; leave the braces out.", strange=strange[0]
+                "This text cannot have the placeholder {strange}. It has no placeholders, so remove the braces.",
+                strange=strange[0],
             ),
         )
     return text

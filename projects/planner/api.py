@@ -12,7 +12,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from accounts.access.api_views import ScopedView
-from core.api.fields import SentenceField, Strict, VisibleField, valid
+from core.api.fields import SentenceField, StrictSerializer, VisibleField, validate
 from core.api.pagination import Pages, pages
 from projects.models import Project
 from projects.planner import services
@@ -91,7 +91,7 @@ class TaskSerializer(serializers.ModelSerializer[Task]):
         return TaskDraftSerializer(task).data if task.draft else None
 
 
-class NewTaskSerializer(Strict):
+class NewTaskSerializer(StrictSerializer):
     title = serializers.CharField(max_length=MAX_TITLE)
     level = serializers.ChoiceField(choices=Task.Level.choices)
     horizon = serializers.ChoiceField(choices=Task.Horizon.choices, default=Task.Horizon.DAY)
@@ -118,7 +118,7 @@ class NewTaskSerializer(Strict):
     )
 
 
-class ChangeTaskSerializer(Strict):
+class ChangeTaskSerializer(StrictSerializer):
     title = serializers.CharField(required=False, max_length=MAX_TITLE)
     notes = serializers.CharField(required=False, allow_blank=True, max_length=MAX_NOTES)
     archetype = serializers.ChoiceField(required=False, choices=Task.Archetype.choices)
@@ -154,21 +154,21 @@ class FilterSerializer(serializers.Serializer[None]):
         return value
 
 
-class MoveSerializer(Strict):
+class MoveSerializer(StrictSerializer):
     date = serializers.DateField()
 
 
-class PlaceSerializer(Strict):
+class PlaceSerializer(StrictSerializer):
     after = VisibleField(Task, allow_null=True, help_text="The task to put it after, or null for the first place.")
 
 
-class DraftItemSerializer(Strict):
+class DraftItemSerializer(StrictSerializer):
     title = serializers.CharField(max_length=MAX_TITLE)
     breakpoint = serializers.BooleanField(default=False)
     needs = serializers.CharField(default="", allow_blank=True, max_length=MAX_NEEDS)
 
 
-class DraftChecklistSerializer(Strict):
+class DraftChecklistSerializer(StrictSerializer):
     items = serializers.ListField(child=DraftItemSerializer(), allow_empty=False, max_length=codes.MAX_NUMBER)
 
 
@@ -215,7 +215,7 @@ class TaskViewSet(ScopedView, mixins.ListModelMixin, mixins.RetrieveModelMixin, 
         """Return tasks by date, then in the order that people chose. `from` and `to` compare the first day of a
         period.
         """
-        query = valid(FilterSerializer, request, request.query_params)
+        query = validate(FilterSerializer, request, request.query_params)
         lookups = [(FILTERS[name], value) for name, value in query.items() if value or value is False]
         rows = self.get_queryset().filter(Q(*lookups))
         page = self.paginate_queryset(rows) or []
@@ -227,13 +227,13 @@ class TaskViewSet(ScopedView, mixins.ListModelMixin, mixins.RetrieveModelMixin, 
     @extend_schema(request=NewTaskSerializer, responses={201: TaskSerializer})
     def create(self, request: Request) -> Response:
         """Create an objective, a task or an item at the end of its list, with the next code."""
-        new = NewTask(**valid(NewTaskSerializer, request))
+        new = NewTask(**validate(NewTaskSerializer, request))
         return self._respond(services.create(actor=self.actor, new=new), status.HTTP_201_CREATED)
 
     @extend_schema(request=ChangeTaskSerializer, responses=TaskSerializer)
     def partial_update(self, request: Request, pk: str) -> Response:
         task = self.get_object()
-        fields = cast("TaskFields", valid(ChangeTaskSerializer, request))
+        fields = cast("TaskFields", validate(ChangeTaskSerializer, request))
         return self._respond(services.update(actor=self.actor, task=task, fields=fields))
 
     @extend_schema(responses={204: None})
@@ -247,7 +247,7 @@ class TaskViewSet(ScopedView, mixins.ListModelMixin, mixins.RetrieveModelMixin, 
     def move(self, request: Request, pk: str) -> Response:
         """Continue a day task on another day, with a new code. The old task stays and links to the new one."""
         task = self.get_object()
-        day = valid(MoveSerializer, request)["date"]
+        day = validate(MoveSerializer, request)["date"]
         return self._respond(services.move(actor=self.actor, task=task, day=day), status.HTTP_201_CREATED)
 
     @extend_schema(request=PlaceSerializer, responses=TaskSerializer)
@@ -255,7 +255,7 @@ class TaskViewSet(ScopedView, mixins.ListModelMixin, mixins.RetrieveModelMixin, 
     def order(self, request: Request, pk: str) -> Response:
         """Move the task behind another task of its list, or to the first place."""
         task = self.get_object()
-        after = valid(PlaceSerializer, request)["after"]
+        after = validate(PlaceSerializer, request)["after"]
         return self._respond(services.reorder(actor=self.actor, task=task, after=after))
 
     @extend_schema(request=DraftChecklistSerializer, responses={201: ChecklistSerializer})
@@ -263,7 +263,7 @@ class TaskViewSet(ScopedView, mixins.ListModelMixin, mixins.RetrieveModelMixin, 
     def draft(self, request: Request, pk: str) -> Response:
         """Replace the unfinished items of a day task's checklist with new ones."""
         task = self.get_object()
-        body = valid(DraftChecklistSerializer, request)
+        body = validate(DraftChecklistSerializer, request)
         items = [DraftItem(item["title"], item["breakpoint"], item["needs"]) for item in body["items"]]
         drafted = services.draft_checklist(actor=self.actor, task=task, items=items)
         return Response(ChecklistSerializer({"items": drafted}).data, status=status.HTTP_201_CREATED)

@@ -16,7 +16,7 @@ from django.db import transaction
 from django.db.models import QuerySet
 from django.utils import timezone
 
-from accounts.realtime import News, tell
+from accounts.realtime import News, notify
 from core.background import claim, enqueue
 from core.sentences import NO_SENTENCE, Sentence
 from projects.planner.models.task import Task
@@ -63,7 +63,7 @@ def set_draft(row: Task, draft: str = "", code: str = "", detail: Sentence = NO_
     row.draft_code = code
     row.draft_detail = detail
     Task.objects.filter(pk=row.pk).update(draft=draft, draft_code=code, draft_detail=detail, heartbeat=timezone.now())
-    tell(row.owner_id, News.TASKS)
+    notify(row.owner_id, News.TASKS)
 
 
 def claim_draft(task_id: UUID) -> bool:

@@ -20,7 +20,7 @@ from django.utils import timezone
 
 from accounts.access.holds import require_free
 from accounts.models import User
-from accounts.realtime import News, tell
+from accounts.realtime import News, notify
 from core.errors import ProductError
 from core.rows import set_fields
 from core.sentences import Sentence
@@ -391,7 +391,7 @@ def _record(actor: Actor, changes: Iterable[tuple[Task, str, object, object]]) -
         )
         for row, field, before, after in changes
     )
-    tell(actor.user.pk, News.TASKS)
+    notify(actor.user.pk, News.TASKS)
 
 
 def _as_text(value: object) -> str:

@@ -1,6 +1,6 @@
 from django.urls import path, register_converter
 
-from core.permissions import signed_in
+from core.permissions import require_sign_in
 from core.requests import DayConverter
 from projects.planner import views
 
@@ -20,7 +20,7 @@ register_converter(MonthConverter, "iso_month")
 register_converter(YearConverter, "iso_year")
 
 app_name = "tasks"
-urlpatterns = signed_in(
+urlpatterns = require_sign_in(
     [
         path("", views.period, name="today"),
         path("day/<iso_day:start>/", views.period, {"horizon": "day"}, name="day"),

@@ -9,7 +9,7 @@ from django.http import HttpRequest
 from django.utils.translation import gettext
 
 from accounts.models import User
-from core.admin import RowAdmin, acting, display
+from core.admin import RowAdmin, acting_user, display
 from core.errors import ProductError
 from personas.forms import prompt_text
 from projects.saved_prompts import services
@@ -57,7 +57,7 @@ class SavedPromptAdmin(RowAdmin):
         return ", ".join(each.name for each in variables(prompt.text)) or "–"
 
     def save_model(self, request: HttpRequest, obj: Any, form: Any, change: Any) -> None:
-        user = cast("User", acting(request))
+        user = cast("User", acting_user(request))
         name = form.cleaned_data["name"]
         text = form.cleaned_data["text"]
         if change:
@@ -67,4 +67,4 @@ class SavedPromptAdmin(RowAdmin):
             obj.refresh_from_db()
 
     def delete_model(self, request: HttpRequest, obj: Any) -> None:
-        services.delete_saved_prompt(user=cast("User", acting(request)), prompt=obj)
+        services.delete_saved_prompt(user=cast("User", acting_user(request)), prompt=obj)

@@ -12,7 +12,7 @@ from rest_framework.response import Response
 from rest_framework.serializers import BaseSerializer
 
 from accounts.access.api_views import ScopedView
-from core.api.fields import Strict, VisibleField, valid
+from core.api.fields import StrictSerializer, VisibleField, validate
 from core.api.pagination import ByName
 from core.errors import ProductError
 from core.sentences import Sentence
@@ -33,7 +33,7 @@ class VariableSerializer(serializers.Serializer[Variable]):
     choices = serializers.ListField(child=serializers.CharField(), help_text="The choices; empty: any text.")
 
 
-class PromptSerializer(Strict, serializers.ModelSerializer[SavedPrompt]):
+class PromptSerializer(StrictSerializer, serializers.ModelSerializer[SavedPrompt]):
     text = serializers.CharField(
         max_length=SavedPrompt.MAX_TEXT,
         help_text="{{name}} is a field, {{name:text}} is a field with a default, {{name:one|two}} is a choice.",
@@ -88,7 +88,7 @@ class ValuesField(serializers.DictField):
         return values
 
 
-class ValuesSerializer(Strict):
+class ValuesSerializer(StrictSerializer):
     values = ValuesField(source="chosen_values", default=dict, help_text="Values by the variables' names.")
 
 
@@ -167,5 +167,5 @@ class PromptViewSet(ScopedView, viewsets.ModelViewSet[SavedPrompt]):
     @action(detail=True, methods=["post"])
     def fill(self, request: Request, pk: str) -> Response:
         """Return the prompt's text with a value for each variable."""
-        values = valid(ValuesSerializer, request)["chosen_values"]
+        values = validate(ValuesSerializer, request)["chosen_values"]
         return Response({"text": fill(self.get_object().text, values)})

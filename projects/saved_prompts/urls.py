@@ -1,10 +1,10 @@
 from django.urls import path
 
-from core.permissions import signed_in
+from core.permissions import require_sign_in
 from projects.saved_prompts import views
 
 app_name = "prompts"
-urlpatterns = signed_in(
+urlpatterns = require_sign_in(
     [
         path("", views.prompts, name="list"),
         path("<uuid:pk>/", views.prompt, name="prompt"),

@@ -13,7 +13,7 @@ from django.urls import reverse
 
 from accounts.access.rights import Rights, may, require, rights_of, union
 from accounts.groups.services import GroupFields, add_members, delete_group, follow_claims, remove_members, save_group
-from accounts.models import May, PeopleGroup, User
+from accounts.models import PeopleGroup, Right, User
 from core.audit.models import Entry
 from core.errors import ProductError
 from llm.models import Model, Provider, ToolServer
@@ -48,26 +48,26 @@ def take_all_from_everyone() -> None:
 
 def test_everyone_is_there_and_may_use_everything(olga: User, model: Model) -> None:
     rights = rights_of(olga)
-    assert (rights.models, rights.tool_servers, rights.may) == (None, None, frozenset(May.values))
+    assert (rights.models, rights.tool_servers, rights.may) == (None, None, frozenset(Right.values))
     assert rights.groups == {PeopleGroup.objects.get(everyone=True).pk}
 
 
 def test_rights_are_unions(olga: User, binh: User, model: Model) -> None:
     take_all_from_everyone()
     server = ToolServer.objects.create(name="calendar", base_url="https://tools.example/mcp")
-    sales = group(members=[olga], allowed_models=[model], may=[May.SHARE])
-    group("Support", members=[olga], allowed_tool_servers=[server], may=[May.UPLOAD], conversation_days=30)
+    sales = group(members=[olga], allowed_models=[model], may=[Right.SHARE])
+    group("Support", members=[olga], allowed_tool_servers=[server], may=[Right.UPLOAD], conversation_days=30)
     rights = rights_of(olga)
     assert rights.uses_model(model.pk)
     assert not rights.uses_model(uuid4())
     assert rights.uses_server("calendar")
     assert not rights.uses_server("mail")
-    assert rights.may == {May.SHARE, May.UPLOAD}
+    assert rights.may == {Right.SHARE, Right.UPLOAD}
     assert sales.pk in rights.groups
     assert not rights_of(binh).uses_model(model.pk)
-    assert not may(binh, May.SHARE)
+    assert not may(binh, Right.SHARE)
     with pytest.raises(ProductError, match="share") as refused:
-        require(binh, May.SHARE)
+        require(binh, Right.SHARE)
     assert (refused.value.code, refused.value.status) == ("right_missing", 403)
 
 
@@ -89,7 +89,7 @@ def test_rights_cost_nothing_until_something_changes_by_whatever_way(olga: User,
     for change in (
         lambda: sales.members.add(olga),
         lambda: sales.allowed_models.add(model),
-        lambda: PeopleGroup.objects.filter(pk=sales.pk).update(may=[May.WEB]),
+        lambda: PeopleGroup.objects.filter(pk=sales.pk).update(may=[Right.WEB]),
         lambda: connection.cursor().execute("DELETE FROM accounts_peoplegroup_members"),
     ):
         before = rights_of(olga)

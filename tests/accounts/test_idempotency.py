@@ -249,7 +249,7 @@ def test_a_repeat_names_what_was_made_without_its_secret(
     first, second = original.json(), again.json()
     assert first[secret] and first["left_out"] == ""
     assert second == {**first, secret: None, "left_out": second["left_out"]}
-    assert f"“{secret}” was shown in that one only" in second["left_out"]
+    assert f"“{secret}” was shown only in the first answer" in second["left_out"]
 
 
 def test_an_answer_that_cannot_be_read_any_more_is_not_given_and_nothing_done_again(

@@ -23,7 +23,7 @@ from tests.accounts.mail_server import MailServer, mailing
 from tests.accounts.openid_browser import browser
 from tests.conftest import PASSWORD
 from workspace.models import Workspace
-from workspace.services import change
+from workspace.services import change_settings
 
 pytestmark = pytest.mark.django_db
 
@@ -165,7 +165,7 @@ def test_without_mails_an_address_stays_unconfirmed(olga: User) -> None:
 
 
 def open_up(**more: Any) -> None:
-    change(user=None, fields={"sign_up": True, **more})
+    change_settings(user=None, fields={"sign_up": True, **more})
 
 
 def test_nobody_signs_up_unless_it_is_switched_on(server: MailServer) -> None:
@@ -213,4 +213,4 @@ def test_who_has_an_account_gets_no_second_one(olga: User, server: MailServer) -
 
 def test_domains_are_checked() -> None:
     with pytest.raises(ProductError, match="separated by commas"):
-        change(user=None, fields={"sign_up_domains": "no domain"})
+        change_settings(user=None, fields={"sign_up_domains": "no domain"})

@@ -101,7 +101,7 @@ def test_an_address_that_somebody_gave_themselves_or_that_two_have_is_no_match(p
 def test_who_has_no_account_is_told_so_where_none_are_made(provider: Provider) -> None:
     row = row_of(provider, creates_accounts=False)
     here, answer = sign_in(provider, row)
-    assert answer.status_code == 403 and "no account here yet" in answer.content.decode()
+    assert answer.status_code == 403 and "You have no account here" in answer.content.decode()
     assert not signed_in(here)
 
 
@@ -339,7 +339,7 @@ def test_passwords_give_way_but_to_administrators(provider: Provider) -> None:
         here = browser()
         answer = here.post(at, {"username": ada.username, "password": PASSWORD})
         assert not signed_in(here)
-        assert at != "/login/" or f"signs people in with {row.name}" in answer.content.decode()
+        assert at != "/login/" or f"only with {row.name}" in answer.content.decode()
         here = browser()
         here.post(at, {"username": staff.username, "password": PASSWORD})
         assert not signed_in(here)
@@ -416,7 +416,7 @@ def test_the_command_sets_a_provider_up_and_says_its_addresses(provider: Provide
     call_command("oidc", "Company", stdout=out, only=False)
     row.refresh_from_db()
     assert not row.only and row.client_secret == SECRET
-    with pytest.raises(CommandError, match="Nothing is stored"):
+    with pytest.raises(CommandError, match="Nothing was stored"):
         call_command("oidc", "Company", stdout=out, issuer="http://127.0.0.1:9")
     with pytest.raises(CommandError, match="--issuer"):
         call_command("oidc", "Nobody", stdout=out)

@@ -63,7 +63,7 @@ def test_a_provider_that_hangs_is_asked_once_and_then_refused_at_once(
 ) -> None:
     monkeypatch.setattr(connection, "TIMEOUT", 0.2)
     provider = provider_at(hanging)
-    for sentence in ("It did not answer in time.", "It did not answer just now. Glasshouse asks it again in"):
+    for sentence in ("The provider did not answer in time.", "The provider did not answer. The next request"):
         with pytest.raises(ProductError) as error:
             connection.metadata(provider)
         assert (error.value.code, error.value.status) == ("openid_unreachable", 502)

@@ -96,7 +96,7 @@ def test_a_link_of_somebody_who_is_deactivated_or_of_nobody_is_not_taken(admin_c
     assert Client().get(link).status_code == 404
     assert Client().get(link.replace(link.split("/")[2], str(ApiToken().pk))).status_code == 404
     with pytest.raises(ProductError, match="deactivated"):
-        people.new_key(user=User.objects.get(username="admin"), person=User.objects.get(username="olga"))
+        people.create_key(user=User.objects.get(username="admin"), person=User.objects.get(username="olga"))
 
 
 def test_only_held_groups_are_given_with_an_invitation(client: Client, staff: User, strong: Group) -> None:
@@ -195,7 +195,7 @@ def test_one_wrong_line_and_nobody_is_imported(admin_client: Client) -> None:
         ("", "The table is empty"),
         ("username,email", "has no people"),
         ("name,email\nOlga,o@example.org", "“username” is missing"),
-        ("username,phone\nolga,1", "“phone” is no column"),
+        ("username,phone\nolga,1", "There is no column “phone”"),
         ("username\n" + "\n".join(f"p{number}" for number in range(501)), "more than 500 people"),
     ],
     ids=["empty", "nobody", "no names", "another column", "too many"],

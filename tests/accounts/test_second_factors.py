@@ -29,7 +29,7 @@ from tests.accounts.software_passkey import Passkey, with_passkey
 from tests.conftest import PASSWORD
 from tests.product import free_port
 from workspace.models import Workspace
-from workspace.services import change
+from workspace.services import change_settings
 
 pytestmark = pytest.mark.django_db
 
@@ -52,7 +52,7 @@ def olga() -> User:
 
 @pytest.fixture
 def required() -> Iterator[None]:
-    change(user=None, fields={"second_factor": Workspace.SecondFactor.EVERYBODY})
+    change_settings(user=None, fields={"second_factor": Workspace.SecondFactor.EVERYBODY})
     yield
 
 
@@ -79,7 +79,7 @@ def test_the_password_is_followed_by_the_code_which_is_taken_once(olga: User) ->
     secret, _ = with_app(olga)
     here, answer = sign_in(olga, next="/files/")
     assert answer["Location"] == SECOND and not signed_in(here)
-    assert "Code of your app" in here.get(SECOND).content.decode()
+    assert "Code from your app" in here.get(SECOND).content.decode()
     code = code_of(secret)
     assert here.post(SECOND, {"code": f"{code[:3]}-{code[3:]} "})["Location"] == "/files/"
     assert signed_in(here)
@@ -279,7 +279,7 @@ def test_a_sensitive_page_asks_who_signed_in_long_ago_to_do_it_again(
     monkeypatch.undo()
     key = here.session.session_key
     wrong = here.post(location, {"password": "guess", "next": address})
-    assert "do not belong together" in wrong.content.decode()
+    assert "The user name or the password is wrong" in wrong.content.decode()
     other = User.objects.create_user(uuid4().hex, password="the password of another")
     foreign = here.post(location, {"username": other.username, "password": "the password of another", "next": address})
     assert foreign.status_code == 200  # whoever is named, it is the password of who is signed in that counts
@@ -348,7 +348,7 @@ def test_what_a_session_has_open_ends_when_the_workspace_begins_to_ask(olga: Use
     here, _ = sign_in(olga)
     credential = Credential.of_session(here.session, olga)
     assert valid_credentials({credential}) == {credential}
-    change(user=None, fields={"second_factor": Workspace.SecondFactor.EVERYBODY})
+    change_settings(user=None, fields={"second_factor": Workspace.SecondFactor.EVERYBODY})
     assert valid_credentials({credential}) == set()
     with_app(olga)  # which ends that session
     client, _ = sign_in(olga)
@@ -356,7 +356,7 @@ def test_what_a_session_has_open_ends_when_the_workspace_begins_to_ask(olga: Use
 
 
 def test_it_may_be_asked_of_administrators_alone(olga: User) -> None:
-    change(user=None, fields={"second_factor": Workspace.SecondFactor.ADMINISTRATORS})
+    change_settings(user=None, fields={"second_factor": Workspace.SecondFactor.ADMINISTRATORS})
     here, _ = sign_in(olga)
     assert here.get("/files/").status_code == 200
     User.objects.filter(pk=olga.pk).update(is_staff=True)

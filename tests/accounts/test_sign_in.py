@@ -27,7 +27,7 @@ LIMIT = 3
 ENOUGH = 2 * LIMIT + 1
 LOGIN, ADMIN = reverse("login"), reverse("admin:login")
 TOO_MANY = "Too many attempts have failed. Try again in"
-WRONG = "do not belong together"
+WRONG = "The user name or the password is wrong"
 _random = SystemRandom()
 
 
@@ -207,7 +207,7 @@ def test_while_redis_is_away_people_sign_in_and_the_log_says_so(
     with caplog.at_level(logging.WARNING, logger="accounts.access.login_throttle"):
         assert {tried(olga.username, "guess").status_code for _ in range(ENOUGH)} == {200}
         assert signed_in(tried(olga.username, PASSWORD))
-    assert "Redis is away: tries of passwords are not counted" in caplog.messages
+    assert "Redis is unavailable: tries of passwords are not counted" in caplog.messages
 
 
 def test_the_log_names_the_address_and_not_what_was_typed(olga: User, caplog: pytest.LogCaptureFixture) -> None:
@@ -215,7 +215,7 @@ def test_the_log_names_the_address_and_not_what_was_typed(olga: User, caplog: py
     with caplog.at_level(logging.WARNING, logger="accounts.access.login_throttle"):
         refused(lambda: tried(olga.username, "guess", address=address))
     lines = [record.getMessage() for record in caplog.records if record.name == "accounts.access.login_throttle"]
-    assert lines == [f"{LIMIT} wrong passwords from {address} for one name: no more are looked at for now"]
+    assert lines == [f"{LIMIT} wrong passwords from {address} for one name: further ones are not checked for now"]
     assert olga.username not in caplog.text
 
 

@@ -113,7 +113,7 @@ OF_TOKENS: dict[str, Callable[[QuerySet[ApiToken], Person], object]] = {
 
 @pytest.fixture(autouse=True)
 def _checked_often(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(realtime, "CHECKED_EVERY", 0.1)
+    monkeypatch.setattr(realtime, "CHECK_INTERVAL", 0.1)
 
 
 @pytest.mark.parametrize("end", OF_SESSIONS.values(), ids=OF_SESSIONS)

@@ -64,7 +64,7 @@ def judge(row: Model, server: RawServer) -> Model:
         name=f"Judge {uuid4().hex[:8]}", kind="openai", base_url=f"http://127.0.0.2:{server.port}/v1"
     )
     model = Model.objects.create(provider=provider, name="judge", context_window=16_000)
-    workspace.change(user=None, fields={"citation_model": model})
+    workspace.change_settings(user=None, fields={"citation_model": model})
     return model
 
 

@@ -16,7 +16,7 @@ from chat.models.parts import MessagePart
 from chat.realtime.events import EventPayload, EventType, fold
 from llm import model_facts
 from llm.models import Model, Provider
-from llm.services import learn_fact, save_model
+from llm.services import learn_fact, upsert_model
 from tests.application import Application
 from tests.chat.conversations import past
 from tests.chat.test_reasoning_state import place_of
@@ -176,7 +176,7 @@ def test_a_call_that_was_cut_is_not_run_and_the_model_is_told(
     turn = answered(person, place, model, {"steps": [cut, {"text": SUMMARY}]})
     assert (turn["status"], turn["text"]) == ("done", SUMMARY), turn["error"]
     [result] = [part for part in turn["parts"] if part["type"] == "tool_result"]
-    assert "reached its greatest length inside this call" in result["text"]
+    assert "reached the output limit inside this call" in result["text"]
     goes_on(person, application, place, model)
 
 
@@ -342,11 +342,11 @@ def test_an_admin_decides_whether_calls_in_the_text_are_run(
     with ScriptedModel() as server:
         name = server.set_script("writer", written)
         provider = Provider.objects.create(name=uuid4().hex, base_url=server.openai_url)
-        model = save_model(provider=provider, name=name, settings={"tools": True, "written_calls": False})
+        model = upsert_model(provider=provider, name=name, settings={"tools": True, "written_calls": False})
         model_facts.read(provider, trying=True)
         model.refresh_from_db()
         assert not model.written_calls
-        by_hand = save_model(provider=provider, name="writer", settings={"tools": True})
+        by_hand = upsert_model(provider=provider, name="writer", settings={"tools": True})
         model_facts.read(provider, trying=True)
     by_hand.refresh_from_db()
     assert by_hand.written_calls

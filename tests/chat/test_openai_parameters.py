@@ -13,7 +13,7 @@ from pydantic import BaseModel
 from chat.models import Conversation
 from chat.prompts.turn_context import ProgramOptions, StoredOptions, parse_options
 from llm.models import Model, Provider
-from llm.services import save_provider
+from llm.services import upsert_provider
 from llm.types.model_call import Sampling
 from tests.application import Application
 from tests.chat.openai_clients import WEATHER, user_messages
@@ -61,7 +61,7 @@ HARMLESS: dict[str, Any] = {
 def foreign(application: Application, committed: None) -> Iterator[str]:
     """The name of a model behind Anthropic's protocol."""
     name = f"foreign-{uuid4().hex[:8]}"
-    save_provider(
+    upsert_provider(
         name=name,
         kind=Provider.Kind.ANTHROPIC,
         base_url=application.model.url,

@@ -27,9 +27,9 @@ def reader(application: Application) -> Iterator[Model]:
     name = application.model.set_script(uuid4().hex[:8], {"text": WRITTEN})
     model = Model.objects.create(provider=provider, name=name, context_window=32_000, vision=True)
     others = Workspace.objects.exists()
-    workspace.change(user=None, fields={"page_reader": model})
+    workspace.change_settings(user=None, fields={"page_reader": model})
     yield model
-    workspace.change(user=None, fields={"page_reader": None})
+    workspace.change_settings(user=None, fields={"page_reader": None})
     if not others:  # tests that make the row themselves are run in this process, too
         Workspace.objects.all().delete()
 
@@ -73,6 +73,6 @@ def test_a_model_that_sees_nothing_cannot_be_chosen() -> None:
     provider = Provider.objects.create(name="Blind", kind="openai", base_url="http://127.0.0.1:1")
     blind = Model.objects.create(provider=provider, name="blind", context_window=32_000)
     with pytest.raises(ProductError) as caught:
-        workspace.change(user=None, fields={"page_reader": blind})
+        workspace.change_settings(user=None, fields={"page_reader": blind})
     assert caught.value.code == "invalid_setting"
     assert "sees images" in caught.value.detail

@@ -21,7 +21,7 @@ from personas.models import Persona
 from tests.application import Application
 from tests.chat.tool_servers import Diary
 from tests.conftest import Person
-from workspace.services import change
+from workspace.services import change_settings
 
 CLOSED = "127.0.0.1 is not on the public internet, so it is not opened."  # what is said of a call that has run
 REFUSED = "The user did not allow this call."
@@ -300,9 +300,9 @@ SEARCH: dict[str, Any] = {"tool_calls": [{"name": "web_search", "arguments": {"q
 
 @pytest.fixture
 def workspace_asks(committed: None) -> Iterator[None]:
-    change(user=None, fields={"search_approval": True})
+    change_settings(user=None, fields={"search_approval": True})
     yield
-    change(user=None, fields={"search_approval": False})
+    change_settings(user=None, fields={"search_approval": False})
 
 
 def test_a_search_asks_whoever_wants_to_be_asked(asking: Asking) -> None:

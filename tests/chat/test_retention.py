@@ -19,7 +19,7 @@ from core.errors import ProductError
 from files.models import File
 from tests.chat.conversations import past
 from workspace.administration.erasing import erase_person
-from workspace.services import change
+from workspace.services import change_settings
 
 pytestmark = pytest.mark.django_db
 DAYS = 30
@@ -58,7 +58,7 @@ def test_what_nobody_has_written_in_for_so_many_days_is_erased_with_files_used_n
     attached(old, here, both, fresh)
     attached(young, both)
     assert erase_old() == 0  # as it comes, everything is kept for ever
-    change(user=None, fields={"conversation_days": DAYS})
+    change_settings(user=None, fields={"conversation_days": DAYS})
     assert erase_old() == 1
     assert list(Conversation.objects.filter(owner=olga)) == [young]
     assert set(File.objects.filter(owner=olga)) == {both, fresh}
@@ -70,13 +70,13 @@ def test_its_page_says_when(olga: User) -> None:
     browser.force_login(olga)
     address = reverse("chat:organise", args=[place.pk])
     assert "are erased" not in browser.get(address).content.decode()
-    change(user=None, fields={"conversation_days": DAYS})
+    change_settings(user=None, fields={"conversation_days": DAYS})
     assert "Conversations are erased 30 days after their last message." in browser.get(address).content.decode()
 
 
 def test_nothing_under_a_legal_hold_is_erased(olga: User, admin: User) -> None:
     binh = User.objects.create_user("binh", legal_hold=True)
-    change(user=None, fields={"conversation_days": DAYS})
+    change_settings(user=None, fields={"conversation_days": DAYS})
     conversations = [aged(past(olga, 1), DAYS + 1), aged(past(olga, 1), DAYS + 1), aged(past(binh, 1), DAYS + 1)]
     for conversation in conversations[:2]:
         hold(user=admin, conversation=conversation, under_hold=True)

@@ -12,9 +12,9 @@ from django.core.files.base import ContentFile
 from django.test import Client
 from django.utils import timezone
 
-from accounts.access.rights import LACKING, rights_of
+from accounts.access.rights import MISSING_RIGHTS, rights_of
 from accounts.groups.services import GroupFields, save_group
-from accounts.models import May, OpenIDIdentity, PeopleGroup, User
+from accounts.models import OpenIDIdentity, PeopleGroup, Right, User
 from accounts.services import create_token
 from chat.conversations.erasing import erase_old
 from chat.models import Conversation, Message, Share, Turn
@@ -185,20 +185,20 @@ def share_inside(client: Client, user: User) -> int:
 
 
 ACTS = {
-    May.SHARE: share,
-    May.SHARE_INSIDE: share_inside,
-    May.PUBLISH_PERSONAS: publish,
-    May.RUN_TASKS: run,
-    May.TOKENS: make_token,
-    May.UPLOAD: upload,
-    May.EXPORT: export,
+    Right.SHARE: share,
+    Right.SHARE_INSIDE: share_inside,
+    Right.PUBLISH_PERSONAS: publish,
+    Right.RUN_TASKS: run,
+    Right.TOKENS: make_token,
+    Right.UPLOAD: upload,
+    Right.EXPORT: export,
 }
 
 
 @database
 @pytest.mark.parametrize("right", ACTS)
-def test_an_act_is_carried_out_with_its_right_alone(right: May, client: Client, olga: User, model: Model) -> None:
-    everyone(may=[each for each in May if each != right])
+def test_an_act_is_carried_out_with_its_right_alone(right: Right, client: Client, olga: User, model: Model) -> None:
+    everyone(may=[each for each in Right if each != right])
     assert ACTS[right](client, olga) == 403
     save_group(user=None, group=None, fields={"name": "Theirs", "members": [olga], "may": [right]})
     assert ACTS[right](client, olga) in (200, 201, 202)
@@ -212,20 +212,20 @@ def undrafted(user: User) -> str:
 
 
 # Where an act is offered: the address, by what the page has then, and the right.
-OFFERED: list[tuple[May, Callable[[User], str], str]] = [
-    (May.SHARE, lambda user: f"/c/{past(user, 1).pk}/share/", 'name="shows_context"'),
-    (May.SHARE, lambda user: f"/c/{past(user, 1).pk}/organise/", "data-share"),
-    (May.SHARE_INSIDE, lambda user: f"/c/{past(user, 1).pk}/team-shares/", 'name="may_copy"'),
-    (May.SHARE_INSIDE, lambda user: f"/c/{past(user, 1).pk}/organise/", "/team-shares/"),
-    (May.EXPORT, lambda user: f"/c/{past(user, 1).pk}/organise/", "Export as JSON"),
-    (May.EXPORT, lambda user: "/import/", "Export everything"),
-    (May.UPLOAD, lambda user: "/import/", 'name="file"'),
-    (May.UPLOAD, lambda user: "/files/", 'id="upload-files"'),
-    (May.TOKENS, lambda user: "/settings/tokens/", "Make token"),
-    (May.PUBLISH_PERSONAS, lambda user: "/personas/new/", "Everybody may use, read and duplicate it"),
-    (May.WEB, lambda user: "/personas/new/", 'value="open_url"'),
-    (May.WEB, lambda user: f"/projects/{Project.objects.create(owner=user, name='P').pk}/", 'name="web"'),
-    (May.RUN_TASKS, lambda user: f"/tasks/{undrafted(user)}/run/", "It drafts a checklist first"),
+OFFERED: list[tuple[Right, Callable[[User], str], str]] = [
+    (Right.SHARE, lambda user: f"/c/{past(user, 1).pk}/share/", 'name="shows_context"'),
+    (Right.SHARE, lambda user: f"/c/{past(user, 1).pk}/organise/", "data-share"),
+    (Right.SHARE_INSIDE, lambda user: f"/c/{past(user, 1).pk}/team-shares/", 'name="may_copy"'),
+    (Right.SHARE_INSIDE, lambda user: f"/c/{past(user, 1).pk}/organise/", "/team-shares/"),
+    (Right.EXPORT, lambda user: f"/c/{past(user, 1).pk}/organise/", "Export as JSON"),
+    (Right.EXPORT, lambda user: "/import/", "Export everything"),
+    (Right.UPLOAD, lambda user: "/import/", 'name="file"'),
+    (Right.UPLOAD, lambda user: "/files/", 'id="upload-files"'),
+    (Right.TOKENS, lambda user: "/settings/tokens/", "Make token"),
+    (Right.PUBLISH_PERSONAS, lambda user: "/personas/new/", "Everybody may use, read and duplicate it"),
+    (Right.WEB, lambda user: "/personas/new/", 'value="open_url"'),
+    (Right.WEB, lambda user: f"/projects/{Project.objects.create(owner=user, name='P').pk}/", 'name="web"'),
+    (Right.RUN_TASKS, lambda user: f"/tasks/{undrafted(user)}/run/", "It drafts a checklist first"),
 ]
 
 
@@ -235,12 +235,12 @@ def test_pages_offer_what_one_may_do_and_say_why_not(client: Client, olga: User,
     olga.save()
     client.force_login(olga)
     pages = [(right, address(olga), words) for right, address, words in OFFERED]
-    assert {right for right, *_ in pages} == {*May}
-    for may in ([*May], []):
+    assert {right for right, *_ in pages} == {*Right}
+    for may in ([*Right], []):
         everyone(may=may)
         for right, address, words in pages:
             page = client.get(address).text
-            assert (words in page, html.escape(LACKING[right]) in page) == (bool(may), not may), (address, right)
+            assert (words in page, html.escape(MISSING_RIGHTS[right]) in page) == (bool(may), not may), (address, right)
 
 
 @database
@@ -414,7 +414,7 @@ def test_both_protocols_refuse_what_ones_groups_and_roles_do_not_give(
     thread = stranger.caller.conversation()
     file = stranger.caller.http.post("files/", files={"file": ("a.txt", b"Hello")}).json()["id"]
     group = PeopleGroup.objects.filter(everyone=True)
-    group.update(all_models=False, may=[each for each in May if each != May.WEB])
+    group.update(all_models=False, may=[each for each in Right if each != Right.WEB])
     group.get().allowed_models.add(able)
     own, note = Persona.objects.create(owner=person.user, name="P", model=able, tools=["web_search"]), uuid4().hex
 
@@ -439,7 +439,7 @@ def test_both_protocols_refuse_what_ones_groups_and_roles_do_not_give(
     assert not application.model.requests(note) and not Turn.objects.filter(conversation__owner=person.user).exists()
     assert (completion(own.pk), run(persona=own.pk), run(model=able.pk)) == (200,) * 3
     assert len(application.model.requests(note)) >= 3 and not with_web_search()
-    group.update(may=[*May])
+    group.update(may=[*Right])
     assert completion(own.pk) == 200 and with_web_search()
     group.get().allowed_models.clear()
 

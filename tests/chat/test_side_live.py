@@ -158,7 +158,7 @@ def test_what_changed_while_a_page_was_on_its_way_is_told_to_its_socket(
         late.send("watch", conversation=place)
         assert late.settled() == ["STATE", "ACK"]  # nothing of the conversation itself has changed
     person.caller.ended(person.caller.ask("Hello.", {"text": "Hello."}, place)["id"])
-    background.join(WAIT)  # its title is written
+    background.wait_for_background_tasks(WAIT)  # its title is written
     with listening(application, person, since=f"{before:.3f}") as late:
         late.settled()
         late.send("watch", conversation=place)

@@ -7,7 +7,7 @@ import pytest
 from django.test import Client
 
 from accounts.groups.services import save_group
-from accounts.models import May, PeopleGroup, User
+from accounts.models import PeopleGroup, Right, User
 from chat.conversations import copying
 from chat.conversations.erasing import erase
 from chat.conversations.services import create_conversation, delete_conversation, restore_conversation
@@ -208,9 +208,9 @@ def test_it_ends_with_the_conversation_the_message_and_the_person(olga: User, bi
 @database
 def test_it_rests_while_no_group_lets_its_owner_share(olga: User, binh: User, place: Conversation) -> None:
     pk = share(olga, place, username=binh.username)
-    everyone(may=[right for right in May.values if right != May.SHARE_INSIDE])
+    everyone(may=[right for right in Right.values if right != Right.SHARE_INSIDE])
     assert received(binh) == []
-    save_group(user=None, group=None, fields={"name": uuid4().hex, "members": [olga], "may": [May.SHARE_INSIDE]})
+    save_group(user=None, group=None, fields={"name": uuid4().hex, "members": [olga], "may": [Right.SHARE_INSIDE]})
     assert received(binh) == [pk]
 
 

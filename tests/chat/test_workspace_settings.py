@@ -26,7 +26,7 @@ def _as_by_default(committed: None) -> Iterator[None]:
 
 
 def set_to(**fields: Any) -> None:
-    workspace.change(user=None, fields=fields)
+    workspace.change_settings(user=None, fields=fields)
 
 
 def prompt_sent(

@@ -157,7 +157,7 @@ def test_a_restore_that_was_broken_off_is_begun_again_and_brings_everything_back
         database.execute("TRUNCATE accounts_user")
         restored = manage(empty, "restore", str(tmp_path / "backup"))
         assert restored.returncode == 0, restored.stderr
-        assert "All is restored." in restored.stdout and secret not in restored.stdout
+        assert "The backup is restored." in restored.stdout and secret not in restored.stdout
         assert database.execute(STRUCTURE).fetchall() == fetch_rows(STRUCTURE)
         assert rows_of(lambda query: database.execute(query).fetchall()) == rows_of(fetch_rows)
     assert (tmp_path / "after" / "files" / name).read_bytes() == b"what was uploaded"
@@ -206,15 +206,15 @@ def test_what_does_not_fit_is_refused_with_what_to_do(committed: None, settings:
             call_command("restore", str(tmp_path / "backup"), stdout=StringIO())
         return str(error.value)
 
-    assert "There is no whole backup" in refused()
+    assert "has no complete backup" in refused()
     manifest = backed_up(tmp_path / "backup")
-    assert "The database is not empty. Make a new one" in refused()
+    assert "The database is not empty. Create a new one" in refused()
     keys, settings.ENCRYPTION_KEYS = settings.ENCRYPTION_KEYS, ["another key " * 5]
     assert "made with other keys" in refused()
     settings.ENCRYPTION_KEYS = keys
     packed = tmp_path / "backup" / "rows" / manifest["id"] / DUMP
     packed.write_bytes(packed.read_bytes()[:-1])
-    assert f"{DUMP} is not what was written" in refused()
+    assert f"{DUMP} was changed or is missing" in refused()
     for newer in ({"server": 99}, {"format": 3}, {"migrations": [*manifest["migrations"], "chat.9999_of_tomorrow"]}):
         (tmp_path / "backup" / MANIFEST).write_text(json.dumps(manifest | newer))
         assert ("PostgreSQL 99 or later" if "server" in newer else "a newer version of Glasshouse") in refused()
@@ -267,7 +267,7 @@ def test_a_backup_into_an_open_folder_is_for_its_owner_alone(
     for _ in range(2):
         output = StringIO()
         call_command("backup", str(target), stdout=output)
-        assert "is open to others of this machine (mode 755)" in output.getvalue()
+        assert "is open to other users of this machine (mode 755)" in output.getvalue()
         paths = list(target.rglob("*"))
         assert {path.stat().st_mode & 0o777 for path in paths if path.is_file()} == {0o600}
         assert {path.stat().st_mode & 0o777 for path in paths if path.is_dir()} == {0o700}

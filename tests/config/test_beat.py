@@ -12,7 +12,7 @@ from pytest_django.fixtures import Settings
 from chat.background import schedule
 from config import service_urls
 from config.celery import app
-from core.background import key_of
+from core.background import run_key
 from files.tasks import sweep_files
 
 SCHEDULED = sorted(str(each["task"]) for each in settings.CELERY_BEAT_SCHEDULE.values())
@@ -34,10 +34,10 @@ def test_it_does_without_django_and_its_names_are_those_of_tasks() -> None:
 def test_what_nobody_has_run_in_time_is_one_workers(settings: Settings) -> None:
     settings.STREAMS_URL = ELSEWHERE
     with redis.Redis.from_url(ELSEWHERE) as connection:
-        connection.delete(*map(key_of, SCHEDULED))
+        connection.delete(*map(run_key, SCHEDULED))
         sweep_files.apply()  # as a worker that beat's message has reached
         others = [each for each in SCHEDULED if each != "files.tasks.sweep_files"]
         assert (sorted(asyncio.run(schedule.overdue())), asyncio.run(schedule.overdue())) == (others, [])
-        assert 5_000 < int(str(connection.pttl(key_of("files.tasks.sweep_files")))) <= 10_000
-        connection.delete(key_of("chat.tasks.sweep_turns"))  # its time is over
+        assert 5_000 < int(str(connection.pttl(run_key("files.tasks.sweep_files")))) <= 10_000
+        connection.delete(run_key("chat.tasks.sweep_turns"))  # its time is over
     assert asyncio.run(schedule.overdue()) == ["chat.tasks.sweep_turns"]

@@ -38,7 +38,7 @@ def test_a_provider_and_its_models_are_made_and_made_again() -> None:
         output = provider(*words)
         assert KEY not in output
         assert models() == [("gpt-4o", 128_000, False), ("llama3.2:3b", 8_192, True), ("mystery:latest", 4_096, False)]
-    assert "mystery:latest: 4,096 tokens (not known; give NAME:WINDOW)" in output
+    assert "mystery:latest: 4,096 tokens (unknown; set it with NAME:WINDOW)" in output
     assert "llama3.2:3b: 8,192 tokens, the default" in output
     row = Provider.objects.get()
     assert (row.name, row.base_url, row.api_key) == ("Ours", "http://localhost:11434/v1", KEY)
@@ -132,7 +132,7 @@ def test_what_is_wrong_is_said_with_how_to_mend_it(tmp_path: Path) -> None:
 def test_a_redis_that_cannot_be_used_is_named_by_its_variable(product: Product, tmp_path: Path) -> None:
     with Valkey(tmp_path, "--replicaof", "127.0.0.1 1") as replica:
         result = doctor(product.environment, CACHE_URL=replica.url)
-    text = f"Redis at 127.0.0.1:{replica.port} is a replica, which takes no writes; have CACHE_URL lead to the first"
+    text = f"Redis at 127.0.0.1:{replica.port} is a replica, which refuses writes; set CACHE_URL to the primary"
     assert text in result.stdout
     assert result.returncode == 1
 
@@ -143,7 +143,7 @@ def test_behind_a_proxy_it_is_said_whose_address_counts(settings: Settings) -> N
     settings.TRUSTED_PROXIES = 1
     [trusted] = client_addresses()
     assert (unset.state, trusted.state) == ("warn", "ok")
-    assert "TRUSTED_PROXIES" in unset.mend.english and "from X-Forwarded-For" in trusted.detail.english
+    assert "TRUSTED_PROXIES" in unset.remedy.english and "from X-Forwarded-For" in trusted.detail.english
 
 
 def test_keys_that_cannot_be_decrypted_and_a_silent_provider_are_found(

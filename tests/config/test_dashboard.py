@@ -170,7 +170,7 @@ def test_staff_see_what_they_may_view_and_nothing_else(client: Client, used: Mod
     client.force_login(staff)
     assert client.get("/admin/").status_code == 403
     staff.user_permissions.add(Permission.objects.get(codename="view_persona"))
-    assert "You have no right to see the use of this workspace" in page_of(client)
+    assert "You have no right to see the usage of this workspace" in page_of(client)
     staff.user_permissions.add(Permission.objects.get(codename=PARTS[part]))
     context = client.get("/admin/").context
     assert {name for name in PARTS if context[name] is not None} == {part}

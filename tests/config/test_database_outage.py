@@ -16,7 +16,7 @@ from pytest_django import DjangoDbBlocker
 
 from config import service_urls
 from config.http import problems
-from config.http.database import bound_waits
+from config.http.database import limit_waits
 from core.errors import ProductError
 from tests.product import until
 
@@ -75,7 +75,7 @@ def database(relay: Relay, django_db_setup: None, django_db_blocker: DjangoDbBlo
     """Settings of a database behind the relay, with the bounds of a web process."""
     database = {**connections.settings["default"], "HOST": "127.0.0.1", "PORT": str(relay.port)}
     database["OPTIONS"] = {**database["OPTIONS"], "pool": {**database["OPTIONS"]["pool"]}}
-    bound_waits(database)
+    limit_waits(database)
     connections.settings[ALIAS] = database
     with django_db_blocker.unblock():
         yield
@@ -110,7 +110,7 @@ def test_requests_are_refused_before_the_pool_gives_up_while_the_database_is_awa
             with pytest.raises(OperationalError) as caught:
                 request.result()
             assert not isinstance(caught.value.__cause__, PoolTimeout)
-            problem = problems.foreseen(caught.value)
+            problem = problems.to_product_error(caught.value)
             assert isinstance(problem, ProductError) and problem.code == "unavailable"
     relay.open()
     until(answers, "the database is used again")
@@ -120,17 +120,17 @@ def test_requests_are_refused_before_the_pool_gives_up_while_the_database_is_awa
 def test_a_lost_connection_is_a_sentence(cause: Exception) -> None:
     error = OperationalError("broken off")
     error.__cause__ = cause
-    problem = problems.foreseen(error)
+    problem = problems.to_product_error(error)
     assert isinstance(problem, ProductError) and (problem.code, problem.status) == ("unavailable", 503)
 
 
 def test_an_error_of_the_server_is_none() -> None:
     error = OperationalError("deadlock detected")
     error.__cause__ = psycopg.errors.DeadlockDetected()
-    assert problems.foreseen(error) is error
+    assert problems.to_product_error(error) is error
 
 
 def test_options_of_the_url_take_precedence_over_the_bounds() -> None:
     database = service_urls.database("postgresql://a@b/c?connect_timeout=9")
-    bound_waits(database)
+    limit_waits(database)
     assert (database["OPTIONS"]["connect_timeout"], database["OPTIONS"]["tcp_user_timeout"]) == (9, 3000)

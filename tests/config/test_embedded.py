@@ -56,7 +56,7 @@ class Supervised:
 
 
 def shell(name: str, script: str, stage: int = 0) -> ChildProgram:
-    return ChildProgram(name, ["sh", "-c", script], stage, says_when_ready="up")
+    return ChildProgram(name, ["sh", "-c", script], stage, ready_line="up")
 
 
 def test_every_process_gets_the_same_secret_key_from_the_first_moment(tmp_path: Path) -> None:
@@ -122,7 +122,7 @@ def test_a_start_closes_all_that_is_ours_and_nothing_else(tmp_path: Path, settin
     assert details["Data directory"] == f"others on this machine can write {tmp_path}"
     assert {"files/83/4f/834f", "celerybeat-schedule.db"} <= set(re.findall(r"[\w./-]+", details["Stored files"]))
     paths.close_to_others(tmp_path)
-    assert list(paths.open_to_others(tmp_path)) == []
+    assert list(paths.find_open_paths(tmp_path)) == []
     assert {stat.S_IMODE(each.stat().st_mode) for each in (blob, blob.parent, blob.parents[2])} == {0o700}
     assert stat.S_IMODE(own.stat().st_mode) == 0o755
     tmp_path.chmod(0o755)
@@ -235,7 +235,7 @@ async def test_a_server_that_is_killed_is_started_again_with_its_leftovers_gone(
             return supervised.output.getvalue().count("first    | up")
 
         await eventually(lambda: starts() == 2, "it is up again")
-        assert "up       | first was killed (SIGKILL); it is started again in 0.01 s." in supervised.output.getvalue()
+        assert "up       | first was killed (SIGKILL); it is restarted in 0.01 s." in supervised.output.getvalue()
         assert not running(leftover) and running(other.process.pid)
         assert supervised.output.getvalue().count("other    | up") == 1
 

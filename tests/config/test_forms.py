@@ -18,7 +18,7 @@ def fails(request: HttpRequest) -> HttpResponse:
 
 
 urlpatterns = [path("fails/", fails), path("", include("config.urls"))]
-handler500 = "config.http.health.failed"
+handler500 = "config.http.health.server_error"
 
 
 @pytest.fixture
@@ -100,7 +100,7 @@ def test_a_form_that_asks_for_a_fresh_sign_in_says_where(client: Client, alice: 
     alice.save()
     client.force_login(alice)
     sent = client.post("/settings/tokens/", {"name": "mine", "scopes": ["chat"]}, headers=SCRIPT)
-    assert sent.status_code == 403 and "You signed in too long ago for this." in sent.text
+    assert sent.status_code == 403 and "This needs a recent sign-in." in sent.text
     assert "/login/again/?next=%2Fsettings%2Ftokens%2F%3Fhere" in sent.text
 
 

@@ -37,7 +37,7 @@ def readiness(client: Client, status: int = 200) -> Any:
 def report_workers(*queues: str) -> None:
     """Report workers of these queues until this process has noticed them."""
     telling = background.submit(background.report_queues(queues))
-    until(lambda: set(queues) <= set(background.queues_heard()), "a worker has said that it is there")
+    until(lambda: set(queues) <= set(background.report_ages()), "a worker has said that it is there")
     telling.cancel()
 
 
@@ -56,7 +56,7 @@ def test_a_worker_that_has_been_silent_for_too_long_is_gone(client: Client) -> N
     with redis.Redis.from_url(ELSEWHERE) as connection:
         connection.expire("worker:turns:heard", 86_400 - 25)
     assert readiness(client)["worker"].startswith("no worker of turns has reported within 20 s")
-    assert 25 <= background.queues_heard()["turns"] < 60
+    assert 25 <= background.report_ages()["turns"] < 60
 
 
 def test_without_redis_it_is_not_ready(client: Client, settings: Settings) -> None:
@@ -78,7 +78,7 @@ def test_a_worker_touches_its_file_while_it_takes_work(tmp_path: Path) -> None:
             called.set()
             return stalled
 
-        showing = background.submit(background.show_life(file, is_deaf))
+        showing = background.submit(background.touch_life_file(file, is_deaf))
         assert called.wait(WAIT)
         background.submit(asyncio.sleep(0)).result()  # its first round is over
         showing.cancel()

@@ -10,7 +10,7 @@ from asgiref.sync import sync_to_async
 
 from config.http import large_bodies
 from config.http.large_bodies import CONCURRENT_BODIES, LargeBodies
-from config.http.server import _in_turn
+from config.http.server import _run_in_turn
 from core.errors import ProductError
 from core.outside import wait_outside
 
@@ -74,7 +74,7 @@ async def test_who_waits_for_another_server_holds_no_place_of_the_process_but_th
         await sync_to_async(view, thread_sensitive=False)()
 
     def request(who: UUID) -> "asyncio.Task[None]":
-        return asyncio.create_task(_in_turn(turns, application, {"path": "/"}, noted, noted, who))
+        return asyncio.create_task(_run_in_turn(turns, application, {"path": "/"}, noted, noted, who))
 
     async def noted(*message: Any) -> Any:
         pass

@@ -15,7 +15,7 @@ from pytest_django.fixtures import Settings
 from accounts.models import User, Webhook
 from accounts.webhooks.sending import signature
 from config.management.commands.doctor import _stored_keys
-from core.crypto import LostSecret, decrypt, encrypt, state_of
+from core.crypto import LostSecret, decrypt, encrypt, secret_state
 from core.errors import ProductError
 from files.index.embedders import embed
 from files.index.reranking import try_reranker
@@ -55,8 +55,8 @@ def test_a_lost_secret_is_empty_and_says_that_it_is_lost(settings: Settings) -> 
     secret = decrypt(token)
     for each in (secret, copy.deepcopy(secret), pickle.loads(pickle.dumps(secret))):  # noqa: S301 - our own
         assert isinstance(each, LostSecret)
-        assert (str(each), each.ciphertext, state_of(each)) == ("", token, "lost")
-    assert (state_of(KEY), state_of("")) == ("stored", "none")
+        assert (str(each), each.ciphertext, secret_state(each)) == ("", token, "lost")
+    assert (secret_state(KEY), secret_state("")) == ("stored", "none")
 
 
 def test_a_row_that_is_stored_meanwhile_has_its_secret_back_with_the_key(
@@ -68,7 +68,9 @@ def test_a_row_that_is_stored_meanwhile_has_its_secret_back_with_the_key(
     row = Provider.objects.get()
     row.name = "Theirs"
     row.save()
-    services.save_provider(name="Theirs", kind="openai", base_url=row.base_url, api_key=None, models=[], default=False)
+    services.upsert_provider(
+        name="Theirs", kind="openai", base_url=row.base_url, api_key=None, models=[], default=False
+    )
     settings.ENCRYPTION_KEYS = before
     provider.refresh_from_db()
     assert (provider.name, provider.api_key) == ("Theirs", KEY)
@@ -164,7 +166,7 @@ def test_the_admin_shows_a_lost_key_and_lets_it_be_removed(lost: Callable[[], No
     assert "clear_api_key" in page
     fields = {"name": "Ours", "kind": "openai", "base_url": "http://127.0.0.3:9/v1", "enabled": "on", "new_api_key": ""}
     moved = admin_client.post(url, fields | {"silence_timeout": "120"})
-    assert "The stored key is for the address before" in moved.content.decode()
+    assert "The stored key belongs to the previous address" in moved.content.decode()
     admin_client.post(url, fields | {"silence_timeout": "120", "clear_api_key": "on"})
     assert stored(provider) == ""
 

@@ -16,9 +16,9 @@ REPLICA, CLUSTER = ("--replicaof", " ".join(NOWHERE)), ("--cluster-enabled", "ye
 @pytest.mark.parametrize(
     ("options", "what"),
     [
-        (REPLICA, "is a replica, which takes no writes; have CACHE_URL lead to"),
-        (CLUSTER, "is a node of a Redis Cluster, which cannot be used; have CACHE_URL lead to"),
-        (("--sentinel",), "is a Sentinel, which stores nothing; have CACHE_URL lead to"),
+        (REPLICA, "is a replica, which refuses writes; set CACHE_URL to"),
+        (CLUSTER, "is a node of a Redis Cluster, which is not supported; set CACHE_URL to"),
+        (("--sentinel",), "is a Sentinel, which stores no data; set CACHE_URL to"),
     ],
     ids=["replica", "cluster", "sentinel"],
 )

@@ -21,7 +21,7 @@ from config.http.server import (
     BODY_SECONDS,
     HEAD_SECONDS,
     LINGER_SECONDS,
-    MOST_OF_A_STRANGER,
+    MAX_ANONYMOUS_BYTES,
     UNREAD_SECONDS,
     LimitedFactory,
     LimitedServer,
@@ -63,7 +63,7 @@ def head(path: str, *headers: str) -> bytes:
 def test_a_strangers_chunked_body_is_refused_at_the_limit_and_none_of_it_is_kept(connection: Connection) -> None:
     connection.send(head("/login/", "Transfer-Encoding: chunked"))
     chunk = b"2710\r\n" + b"x" * 10_000 + b"\r\n"
-    for _ in range(MOST_OF_A_STRANGER // 10_000):
+    for _ in range(MAX_ANONYMOUS_BYTES // 10_000):
         connection.send(chunk)
     assert connection.answer == b""
     connection.send(chunk * 20)
@@ -76,7 +76,7 @@ def test_a_strangers_chunked_body_is_refused_at_the_limit_and_none_of_it_is_kept
 
 
 def test_a_length_over_the_limit_is_refused_before_a_byte_of_the_body(connection: Connection) -> None:
-    connection.send(head("/login/", "Expect: 100-continue", f"Content-Length: {MOST_OF_A_STRANGER + 1}"))
+    connection.send(head("/login/", "Expect: 100-continue", f"Content-Length: {MAX_ANONYMOUS_BYTES + 1}"))
     assert connection.answer.startswith(b"HTTP/1.1 413 ")
     assert b"100 Continue" not in connection.answer
 

@@ -130,7 +130,7 @@ def fails(request: HttpRequest, word: str) -> HttpResponse:
     raise ValueError(f"{word} of {request.body!r}")
 
 
-handler500 = "config.http.health.failed"
+handler500 = "config.http.health.server_error"
 urlpatterns = [path("fails/<str:word>/", fails), path("", include("config.urls"))]
 
 
@@ -162,8 +162,8 @@ def test_one_id_ties_errors_lines_and_traces_and_nothing_that_was_written_leaves
             raise RuntimeError(text)
 
         with log_context({"request_id": request_id, "turn_id": turn["id"]}):
-            background.carry(lost(f"{WROTE} {caller.token}"))
-        background.join()
+            background.run_in_background(lost(f"{WROTE} {caller.token}"))
+        background.wait_for_background_tasks()
         logging.getLogger("somebody.elses").error(f"{WROTE} put together", extra={"body": WROTE}, stack_info=True)
         sentry_sdk.capture_message(WROTE)
 
@@ -214,7 +214,7 @@ def test_doctor_tries_both_addresses(receiver: Receiver, settings: Settings) -> 
     port = receiver.server_port
     settings.SENTRY_DSN = f"http://of-sentry@127.0.0.1:{port}/4"
     settings.OTEL_EXPORTER_OTLP_ENDPOINT, settings.OTEL_EXPORTER_OTLP_HEADERS = f"http://127.0.0.1:{port}", "x-key=k"
-    assert [str(each.detail) for check in CHECKS for each in check()] == [f"127.0.0.1:{port} takes them"] * 2
+    assert [str(each.detail) for check in CHECKS for each in check()] == [f"127.0.0.1:{port} accepts them"] * 2
     assert [where for where, _, _ in receiver.received] == [
         "/api/4/envelope/?sentry_version=7&sentry_key=of-sentry",
         tracing.PATH,

@@ -14,7 +14,7 @@ from rest_framework.serializers import BaseSerializer, ListSerializer, Serialize
 from accounts.models import User
 from chat.models import Conversation, Turn
 from contrib.ag_ui.run_input import ForwardedProps
-from core.api.fields import Strict
+from core.api.fields import StrictSerializer
 from files.models import File
 from projects.models import Project
 from projects.planner.api import ProgressSerializer
@@ -56,7 +56,7 @@ def loose(serializer: Any) -> list[str]:
     if not isinstance(serializer, Serializer) or isinstance(serializer, OPEN):
         return []
     inner = [name for field in serializer.fields.values() if not field.read_only for name in loose(field)]
-    return inner if isinstance(serializer, Strict) else [type(serializer).__name__, *inner]
+    return inner if isinstance(serializer, StrictSerializer) else [type(serializer).__name__, *inner]
 
 
 def test_every_body_of_the_api_refuses_members_that_it_does_not_know() -> None:

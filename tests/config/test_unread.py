@@ -14,7 +14,7 @@ from django.test import Client
 from accounts.models import User
 from chat.conversations.sharing import share
 from chat.models import Message
-from config.http.unread import MOST_OF_ADDRESS, MOST_OF_ALL, UNREAD_GRACE, UnreadBytes
+from config.http.unread import MAX_UNREAD, MAX_UNREAD_PER_ADDRESS, UNREAD_GRACE, UnreadBytes
 from tests.chat.conversations import past
 from tests.conftest import Person
 from tests.product import WAIT, Product, until
@@ -43,7 +43,7 @@ def waiting(unread: UnreadBytes, count: int, *, address: str = "", now: float = 
 
 def test_below_the_limits_nothing_is_ended() -> None:
     unread = UnreadBytes()
-    connections = waiting(unread, MOST_OF_ALL // PAGE)
+    connections = waiting(unread, MAX_UNREAD // PAGE)
     assert not unread.over and unread.end_some(now=1_000) == 0
     assert not any(each.aborted for each in connections)
 
@@ -52,7 +52,7 @@ def test_of_one_address_those_that_have_waited_longest_are_ended() -> None:
     unread = UnreadBytes()
     first = waiting(unread, 3, address="192.0.2.1", now=0)
     other = waiting(unread, 3, address="192.0.2.2", now=0)
-    later = waiting(unread, MOST_OF_ADDRESS // PAGE - 1, address="192.0.2.1", now=1)
+    later = waiting(unread, MAX_UNREAD_PER_ADDRESS // PAGE - 1, address="192.0.2.1", now=1)
     assert unread.over
     assert unread.end_some(now=UNREAD_GRACE) == 2
     assert [each.aborted for each in first] == [True, True, False]
@@ -61,7 +61,7 @@ def test_of_one_address_those_that_have_waited_longest_are_ended() -> None:
 
 def test_whoever_has_just_read_something_is_not_ended() -> None:
     unread = UnreadBytes()
-    reading, *stuck = waiting(unread, MOST_OF_ADDRESS // PAGE + 1, address="192.0.2.1", now=0)
+    reading, *stuck = waiting(unread, MAX_UNREAD_PER_ADDRESS // PAGE + 1, address="192.0.2.1", now=0)
     unread.remove(reading)
     unread.add(reading, address="192.0.2.1", size=PAGE, now=UNREAD_GRACE - 1)
     assert unread.end_some(now=UNREAD_GRACE) == 1
@@ -70,12 +70,12 @@ def test_whoever_has_just_read_something_is_not_ended() -> None:
 
 def test_of_all_addresses_together_those_that_have_waited_longest_are_ended() -> None:
     unread = UnreadBytes()
-    connections = waiting(unread, MOST_OF_ALL // PAGE + 5)
+    connections = waiting(unread, MAX_UNREAD // PAGE + 5)
     assert unread.over
     assert unread.end_some(now=UNREAD_GRACE - 0.1) == 0
     assert unread.end_some(now=UNREAD_GRACE) == 5
     assert [each.aborted for each in connections[:6]] == [True] * 5 + [False]
-    assert unread.total == MOST_OF_ALL
+    assert unread.total == MAX_UNREAD
 
 
 def test_what_was_read_is_no_longer_counted() -> None:
@@ -148,8 +148,8 @@ def test_clients_that_do_not_read_take_little_memory_and_are_ended(
                 assert opened[-1].recv(12, socket.MSG_PEEK) == b"HTTP/1.1 200"
             assert resident(pid) - before < 150_000_000
             assert http.get(path).status_code == 200  # others are served all the while, of this address too
-            most = MOST_OF_ADDRESS // (size - WRITTEN)
+            most = MAX_UNREAD_PER_ADDRESS // (size - WRITTEN)
             until(lambda: sum(map(is_ended, opened)) >= CONNECTIONS - most, "what is too much has been ended")
             assert any(not is_ended(each) for each in opened)
-            assert "connections were ended: too much waited" in product.log("web")
+            assert "connections were ended, since their clients" in product.log("web")
             assert http.get(path).status_code == 200

@@ -14,7 +14,7 @@ import httpx
 import psycopg
 import pytest
 
-from config.embedded.paths import database_url, open_to_others
+from config.embedded.paths import database_url, find_open_paths
 from config.embedded.supervisor import BACKGROUND_NICENESS
 from tests.product import ROOT, START, WAIT, until
 
@@ -104,9 +104,9 @@ class Up:
         """Kill a server and wait until it has been started again."""
         before = self.server(name)
         os.kill(before, signal.SIGKILL)
-        sentence = f"up       | {name} was killed (SIGKILL); it is started again in"
-        until(lambda: sentence in self.log_text(), f"the log says that {name} is started again")
-        until(lambda: self.server(name) not in (0, before), f"{name} is started again")
+        sentence = f"up       | {name} was killed (SIGKILL); it is restarted in"
+        until(lambda: sentence in self.log_text(), f"the log says that {name} is restarted")
+        until(lambda: self.server(name) not in (0, before), f"{name} is restarted")
 
     def answers(self, path: str) -> bool:
         with suppress(httpx.TransportError):
@@ -151,7 +151,7 @@ def test_a_first_start_serves_tells_the_password_once_and_ctrl_c_ends_it_all(dat
         assert "turns" not in started.workers()
         assert re.search(r"^Sign in as admin with the password \S{10,} ", started.log_text(), re.MULTILINE)
         assert data.stat().st_mode & 0o077 == 0
-        assert list(open_to_others(data)) == []
+        assert list(find_open_paths(data)) == []
         httpx.get(f"{started.url}/s/{SHARED}/", params={"q": "what-nobody-knows"})
         until(lambda: "GET /s/…/?… 404" in started.log_text().replace('"', ""), "the access log has the address")
         assert SHARED not in started.log_text() and "what-nobody-knows" not in started.log_text()

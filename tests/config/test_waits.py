@@ -127,7 +127,7 @@ def test_sign_in_is_open_while_pictures_wait_and_one_person_has_few_of_them(appl
 def test_a_transaction_keeps_its_connection_so_only_few_wait_in_one(committed: None) -> None:
     with ExitStack() as waits:
         with transaction.atomic():
-            for _ in range(outside.IN_TRANSACTION):
+            for _ in range(outside.MAX_TRANSACTION_WAITS):
                 waits.enter_context(wait_outside())
             with pytest.raises(ProductError) as error, wait_outside():
                 raise AssertionError("the block does not run")

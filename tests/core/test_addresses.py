@@ -2,7 +2,7 @@
 
 import pytest
 
-from core.net.addresses import HostListing, HostLists, canonical, host_of, host_pattern, named_in
+from core.net.addresses import HostListing, HostLists, canonical, find_addresses, host_of, host_pattern
 
 
 @pytest.mark.parametrize(
@@ -55,12 +55,12 @@ def test_what_is_no_address(text: str) -> None:
     ],
 )
 def test_a_text_names_an_address(text: str, named: str) -> None:
-    assert canonical(named) in named_in(text)
+    assert canonical(named) in find_addresses(text)
 
 
 @pytest.mark.parametrize("text", ["Write to me@example.org.", "3.14", "e.g. this", "no address", "https://"])
 def test_a_text_that_names_none(text: str) -> None:
-    assert named_in(text) == set()
+    assert find_addresses(text) == set()
 
 
 @pytest.mark.parametrize("host", ["134744072", "8.8.2056", "0x08080808", "8.8.8.8."])
@@ -69,7 +69,7 @@ def test_an_address_has_one_form(host: str) -> None:
 
 
 def test_a_long_text_is_read_once() -> None:
-    assert named_in("a." * 200_000) == named_in("https://" * 50_000) - named_in("https://" * 50_000)
+    assert find_addresses("a." * 200_000) == find_addresses("https://" * 50_000) - find_addresses("https://" * 50_000)
 
 
 LISTS = HostLists(

@@ -25,8 +25,8 @@ from tests.product import WAIT, until
 @pytest.fixture(autouse=True)
 def _nothing_left() -> Iterator[None]:
     yield
-    background.end(0)
-    background.join()
+    background.cancel_background_tasks(0)
+    background.wait_for_background_tasks()
 
 
 def test_whoever_hands_work_over_does_not_wait_for_it() -> None:
@@ -36,10 +36,10 @@ def test_whoever_hands_work_over_does_not_wait_for_it() -> None:
         await go_on.wait()
         done.set()
 
-    background.carry(work())
+    background.run_in_background(work())
     assert not done.is_set()
     background.loop().call_soon_threadsafe(go_on.set)
-    background.join()
+    background.wait_for_background_tasks()
     assert done.is_set()
 
 
@@ -47,7 +47,7 @@ def test_a_thousand_that_wait_take_no_thread() -> None:
     background.submit(asyncio.sleep(0)).result()
     threads = threading.active_count()
     for _ in range(1_000):
-        background.carry(asyncio.Event().wait())
+        background.run_in_background(asyncio.Event().wait())
     background.submit(asyncio.sleep(0)).result()
     assert threading.active_count() <= threads
 
@@ -65,26 +65,26 @@ def test_what_does_not_get_done_in_time_is_cancelled_once_and_may_put_things_in_
             await asyncio.sleep(0)
             lines.append("in order")
 
-    background.carry(work())
+    background.run_in_background(work())
     assert running.wait(WAIT)
-    background.end(0)
-    background.join()
+    background.cancel_background_tasks(0)
+    background.wait_for_background_tasks()
     assert lines == ["told to end", "in order"]
 
 
 def test_what_was_handed_over_just_before_the_end_holds_nobody_up() -> None:
     for _ in range(1_000):
-        background.carry(asyncio.Event().wait())
-        background.end(0)
-        background.join()
+        background.run_in_background(asyncio.Event().wait())
+        background.cancel_background_tasks(0)
+        background.wait_for_background_tasks()
 
 
 def test_an_error_in_one_is_logged_and_ends_no_other(caplog: pytest.LogCaptureFixture) -> None:
     async def fails() -> None:
         raise RuntimeError("of this one alone")
 
-    background.carry(fails())
-    background.join()
+    background.run_in_background(fails())
+    background.wait_for_background_tasks()
     assert "of this one alone" in caplog.text
     assert background.submit(asyncio.sleep(0, "alive")).result() == "alive"
 
@@ -97,7 +97,7 @@ async def test_what_must_not_be_left_half_done_is_done_although_whoever_waits_is
         await go_on.wait()
         return "whole"
 
-    waiting = asyncio.create_task(background.completed(work()))
+    waiting = asyncio.create_task(background.run_to_completion(work()))
     await half.wait()
     waiting.cancel()
     go_on.set()
@@ -115,7 +115,7 @@ async def test_work_ends_early_before_a_cancellation_goes_on(caplog: pytest.LogC
         noticed.append(abandoned.is_set())
         raise ValueError("abandoned")
 
-    waiting = asyncio.create_task(background.ended_early(work))
+    waiting = asyncio.create_task(background.run_until_abandoned(work))
     await began.wait()
     for _ in range(3):
         waiting.cancel()
@@ -224,10 +224,10 @@ def test_a_worker_whose_clock_is_wrong_takes_nobody_for_gone_and_is_not_taken_fo
 def test_what_nobody_claims_is_told_once_in_ten_seconds(waiting: Import) -> None:
     queued = Import.objects.filter(status=Import.Status.QUEUED)
     since(waiting, 9)
-    assert background.unclaimed(queued) == []
+    assert background.take_unclaimed(queued) == []
     since(waiting, 11)
-    assert background.unclaimed(queued) == [waiting.pk]
-    assert background.unclaimed(queued) == []
+    assert background.take_unclaimed(queued) == [waiting.pk]
+    assert background.take_unclaimed(queued) == []
 
 
 def test_who_is_at_work_is_heard_of_until_the_claim_is_lost(committed: None, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -62,7 +62,7 @@ def test_an_open_folder_that_was_there_is_named_and_a_new_one_is_closed(tmp_path
     (tmp_path / "new" / "folder").chmod(0o750)
     warning = private_files.make_target(tmp_path / "new" / "folder")
     assert warning is not None
-    assert "is open to others of this machine (mode 750)" in warning.english
+    assert "is open to other users of this machine (mode 750)" in warning.english
 
 
 def writes(path: Path) -> Iterator[str]:

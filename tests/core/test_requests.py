@@ -9,7 +9,7 @@ from rest_framework.request import Request
 from rest_framework.test import APIRequestFactory
 
 from accounts.models import User
-from core.api.entity_tags import expected
+from core.api.entity_tags import expected_tags
 from core.api.pagination import pages
 from core.errors import NotFound
 from core.requests import DayConverter, choice, choices, get_or_404, or_404
@@ -105,4 +105,4 @@ def test_without_a_largest_size_a_request_cannot_choose() -> None:
 )
 def test_if_match_names_the_states_that_were_read(header: str | None, tags: set[str] | None) -> None:
     headers = {} if header is None else {"If-Match": header}
-    assert expected(request_for("/", **headers)) == tags
+    assert expected_tags(request_for("/", **headers)) == tags

@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from core.time_zones import is_zone, legacy_names, present_name, zone_named
+from core.time_zones import find_zone, is_zone, legacy_names, present_name
 
 
 @pytest.mark.parametrize(
@@ -24,7 +24,7 @@ from core.time_zones import is_zone, legacy_names, present_name, zone_named
 )
 def test_a_legacy_name_has_a_present_one(legacy: str, present: str) -> None:
     assert present_name(legacy) == present
-    zone = zone_named(legacy)
+    zone = find_zone(legacy)
     assert zone is not None
     assert zone.key == present
 
@@ -41,7 +41,7 @@ def test_a_name_in_use_stays(name: str) -> None:
     "name", ["Mars/Olympus", "", "America", "../etc/passwd", "asia/saigon", "Asia/Saigon\0", "localtime", "Factory"]
 )
 def test_an_unknown_name_is_no_zone(name: str) -> None:
-    assert zone_named(name) is None
+    assert find_zone(name) is None
     assert not is_zone(name)
 
 

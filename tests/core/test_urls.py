@@ -8,7 +8,7 @@ from django.urls import path
 
 from accounts.models import User
 from core.errors import ProductError
-from core.permissions import signed_in
+from core.permissions import require_sign_in
 
 
 def view(request: HttpRequest, name: str) -> HttpResponse:
@@ -16,7 +16,7 @@ def view(request: HttpRequest, name: str) -> HttpResponse:
 
 
 def test_strangers_are_sent_to_sign_in_and_from_there_to_the_address() -> None:
-    (pattern,) = signed_in([path("page/<str:name>/", view)])
+    (pattern,) = require_sign_in([path("page/<str:name>/", view)])
     request = RequestFactory().get("/page/olga/")
     request.user = AnonymousUser()
     assert pattern.callback(request, name="olga").headers["Location"] == "/login/?next=/page/olga/"
@@ -25,7 +25,7 @@ def test_strangers_are_sent_to_sign_in_and_from_there_to_the_address() -> None:
 
 
 def test_a_script_is_told_that_nobody_is_signed_in_and_not_led_to_another_page() -> None:
-    (pattern,) = signed_in([path("page/<str:name>/", view)])
+    (pattern,) = require_sign_in([path("page/<str:name>/", view)])
     request = RequestFactory().post("/page/olga/", headers={"HX-Request": "true"})
     request.user = AnonymousUser()
     with pytest.raises(ProductError) as refused:

@@ -90,4 +90,4 @@ def test_every_page_of_the_admin_is_in_the_table() -> None:
     ],
 )
 def test_the_longest_row_decides(route: str, place: guide.GuidePlace) -> None:
-    assert guide.place_about(route) == place
+    assert guide.place_of_page(route) == place

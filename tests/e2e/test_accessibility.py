@@ -44,7 +44,7 @@ def furnished(product: Product, person: Person) -> dict[str, str]:
 
 def outside() -> dict[str, str]:
     """Return the pages without a sign-in, those of an invitation and of a sign-up included."""
-    workspace.change(user=None, fields={"sign_up": True})
+    workspace.change_settings(user=None, fields={"sign_up": True})
     name = uuid4().hex
     invited = User.objects.create(username=name)
     key = signing.dumps({"email": f"{name}@example.org"}, salt=addresses.SIGN_UP, compress=True)
@@ -94,7 +94,7 @@ def test_no_page_breaks_a_rule_of_wcag(
 
     for name, path in in_thread(outside).items():
         look(name, path)
-    in_thread(lambda: workspace.change(user=None, fields={"sign_up": False}))
+    in_thread(lambda: workspace.change_settings(user=None, fields={"sign_up": False}))
     opened.sign_in()
     for name, path in furnished(product, person).items():
         look(name, path)

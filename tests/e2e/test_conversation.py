@@ -34,7 +34,7 @@ def test_somebody_signs_in_and_out(visit: OpenBrowser) -> None:
     opened.page.get_by_label("User name").fill(opened.person.username)
     opened.page.get_by_label("Password").fill("wrong")
     opened.page.get_by_role("button", name="Sign in").click()
-    expect(opened.page.get_by_role("alert")).to_contain_text("do not belong together")
+    expect(opened.page.get_by_role("alert")).to_contain_text("The user name or the password is wrong")
     page = opened.sign_in()
     field(page).fill("a draft")
     page.get_by_role("button", name="Sign out").click()

@@ -258,7 +258,7 @@ def test_passwords_are_in_no_draft_and_a_sign_out_removes_all(visit: OpenBrowser
     page.get_by_label("Name").fill("nothing allowed")
     page.get_by_label("Your password").fill(opened.person.password)
     page.get_by_role("button", name="Make token").click()
-    expect(page.get_by_role("alert")).to_have_text("Choose at least one thing that it may do.")
+    expect(page.get_by_role("alert")).to_have_text("Choose at least one scope.")
     expect(page).to_have_url(re.compile("/settings/tokens/$"))
     [draft] = drafts(page)
     assert "nothing allowed" in draft and opened.person.password not in draft

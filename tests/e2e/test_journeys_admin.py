@@ -155,7 +155,7 @@ def test_a_text_for_models_is_counted_compared_and_previewed(admin: Screen, draf
     no_fault(admin)
     admin.press(page.get_by_role("link", name="Edit").first)
     page.get_by_label("Text").fill("{when}")
-    expect(page.get_by_text("There is no placeholder {when} in this text.")).to_be_visible()
+    expect(page.get_by_text("This text cannot have the placeholder {when}.")).to_be_visible()
     page.get_by_label("Text").fill(text)
     expect(page.locator("mark")).to_have_text(text)
     expect(page.get_by_text("≈")).to_be_visible()

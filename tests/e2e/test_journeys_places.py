@@ -40,7 +40,7 @@ def test_personas_projects_and_files_fit(screen: Screen, person: Person) -> None
     screen.check()
     screen.go(f"/personas/{persona}/")
     page.get_by_label("A sample message").fill("Which clause?")
-    screen.press(page.get_by_role("button", name="See what it would get"))
+    screen.press(page.get_by_role("button", name="Preview its prompt"))
     expect(page.locator("#tried .context")).to_contain_text("Which clause?")
     screen.check(page.locator("#tried"))
 

@@ -27,7 +27,7 @@ def make(page: Page, name: str, instructions: str, **fields: str) -> None:
 
 def tried(page: Page, message: str) -> None:
     page.get_by_label("A sample message").fill(message)
-    page.get_by_role("button", name="See what it would get").click()
+    page.get_by_role("button", name="Preview its prompt").click()
     expect(page.locator("#tried .context")).to_contain_text(message)
 
 
@@ -152,7 +152,7 @@ def test_personas_work_without_scripts(product: Product, visit: OpenBrowser) -> 
     page = visit(java_script_enabled=False).sign_in()
     make(page, "Plain", f"Be {mark}.", Starter_messages="How plain?")
     page.get_by_label("A sample message").fill("Tell me")
-    page.get_by_role("button", name="See what it would get").click()
+    page.get_by_role("button", name="Preview its prompt").click()
     expect(page.get_by_role("heading", name="What the model will see")).to_be_visible()
     page.get_by_role("link", name="Plain").click()
     page.get_by_role("link", name="Start a conversation with it").click()

@@ -131,7 +131,7 @@ def test_a_form_that_is_refused_says_why_beside_the_field(visit: OpenBrowser) ->
     page.get_by_label("Name").fill("nothing allowed")
     page.get_by_label("Your password").fill(opened.person.password)
     page.get_by_role("button", name="Make token").click()
-    expect(page.get_by_role("alert")).to_have_text("Choose at least one thing that it may do.")
+    expect(page.get_by_role("alert")).to_have_text("Choose at least one scope.")
     expect(page.get_by_label("Name")).to_have_value("nothing allowed")
 
 

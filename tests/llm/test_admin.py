@@ -96,7 +96,7 @@ def test_a_stored_key_is_not_sent_to_another_address(
     admin_client: Client, provider: Provider, changes: dict[str, str]
 ) -> None:
     response = admin_client.post(change_url(provider), provider_form(provider, **changes))
-    assert "key is for the address before" in response.content.decode()
+    assert "key belongs to the previous address" in response.content.decode()
     provider.refresh_from_db()
     assert provider.base_url == "http://127.0.0.1:9/v1"
     admin_client.post(change_url(provider), provider_form(provider, new_api_key="its own", **changes))
@@ -246,7 +246,7 @@ def test_a_learnt_window_is_shown_with_its_evidence_and_forgotten(admin_client: 
     listed = admin_client.get(reverse("admin:llm_model_changelist")).content.decode()
     assert "4,096 (learnt)" in listed and 'title="learnt: refused on ' in listed
     url = reverse("admin:llm_model_forget_learnt", args=[model.pk])
-    assert "Forget what was learnt of this model" in admin_client.get(url).content.decode()
+    assert "Reset the learnt facts of this model" in admin_client.get(url).content.decode()
     admin_client.post(url, {"_form_submitted": "on"})
     model.refresh_from_db()
     assert (model.window, model.image_limit) == (128_000, 9)

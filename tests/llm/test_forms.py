@@ -10,7 +10,7 @@ from core.errors import ProductError
 from core.sentences import Sentence
 from llm.tools.mcp_forms import MAX_FIELDS, form_of, result_of
 from llm.types import tools
-from llm.types.forms import FormAnswer, ToolQuestion, checked_content
+from llm.types.forms import FormAnswer, ToolQuestion, validate_content
 from llm.types.model_call import ToolDefinition
 from llm.types.tools import ToolOutput, asking_person, person_asker, run_tool
 
@@ -72,14 +72,14 @@ def test_a_page_to_open_is_a_form_without_fields() -> None:
 def test_values_of_a_browser_and_of_a_program_are_the_same() -> None:
     typed = {"name": "Ada", "count": "3", "price": "2.5", "gift": "on", "size": "l", "extras": ["nuts"], "mail": ""}
     values = {"name": "Ada", "count": 3, "price": 2.5, "gift": True, "size": "l", "extras": ["nuts"]}
-    assert checked_content(whole_form(), typed) == values == checked_content(whole_form(), values)
+    assert validate_content(whole_form(), typed) == values == validate_content(whole_form(), values)
     result = result_of(whole_form(), FormAnswer(values))
     assert (result.action, result.content) == ("accept", values)
     assert result_of(whole_form(), FormAnswer(None)).action == "decline"
 
 
 def test_what_is_not_filled_in_is_left_out() -> None:
-    assert checked_content(whole_form(), {"name": "Ada", "unknown": "x"}) == {"name": "Ada", "gift": False}
+    assert validate_content(whole_form(), {"name": "Ada", "unknown": "x"}) == {"name": "Ada", "gift": False}
 
 
 @pytest.mark.parametrize(
@@ -102,7 +102,7 @@ def test_what_is_not_filled_in_is_left_out() -> None:
 )
 def test_a_value_that_a_field_does_not_take_is_refused(values: dict[str, Any]) -> None:
     with pytest.raises(ProductError) as error:
-        checked_content(whole_form(), values)
+        validate_content(whole_form(), values)
     assert error.value.code == "bad_form" and "“" in error.value.sentence.english
 
 

@@ -17,7 +17,7 @@ from accounts.models import User
 from config.management.commands import doctor
 from llm import model_facts, tasks
 from llm.models import Model, Provider
-from llm.services import save_model
+from llm.services import upsert_model
 from tests.llm import model_servers
 from tests.llm.model_servers import ModelServer
 from tests.scripted_model import ScriptedModel
@@ -42,7 +42,7 @@ def command(*words: str) -> str:
 
 def test_a_row_that_nobody_has_set_follows_what_the_provider_says_from_day_to_day() -> None:
     with model_servers.openrouter() as server:
-        model = save_model(provider=provider_at(server, path="/api/v1"), name="vendor/clever")
+        model = upsert_model(provider=provider_at(server, path="/api/v1"), name="vendor/clever")
         assert (model.context_window, model.found_at) == (4_096, None)
         tasks.read_models()
         model.refresh_from_db()
@@ -59,7 +59,7 @@ def test_a_row_that_nobody_has_set_follows_what_the_provider_says_from_day_to_da
 
 def test_what_is_not_said_any_more_stays_and_nonsense_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
     with model_servers.vllm() as server:
-        model = save_model(provider=provider_at(server), name="qwen")
+        model = upsert_model(provider=provider_at(server), name="qwen")
         tasks.read_models()
         for nonsense in (-1, -1, -1):
             server.paths["/v1/models"]["data"][0]["max_model_len"] = nonsense
@@ -73,7 +73,7 @@ def test_what_is_not_said_any_more_stays_and_nonsense_is_logged_once(caplog: pyt
 def test_a_provider_that_is_away_or_switched_off_changes_nothing() -> None:
     with model_servers.vllm() as server:
         provider = provider_at(server)
-        model = save_model(provider=provider, name="qwen")
+        model = upsert_model(provider=provider, name="qwen")
         Provider.objects.update(enabled=False)
         tasks.read_models()
         assert server.requests == []
@@ -85,7 +85,7 @@ def test_a_provider_that_is_away_or_switched_off_changes_nothing() -> None:
 
 def test_a_typed_value_wins_until_an_admin_takes_what_was_found(admin_client: Client, admin_user: User) -> None:
     with model_servers.vllm() as server:
-        model = save_model(provider=provider_at(server), name="qwen", window=16_000)
+        model = upsert_model(provider=provider_at(server), name="qwen", window=16_000)
         tasks.read_models()
     model.refresh_from_db()
     assert (model.context_window, model.set_by_hand) == (16_000, ["context_window"])
@@ -98,12 +98,12 @@ def test_a_typed_value_wins_until_an_admin_takes_what_was_found(admin_client: Cl
 
 
 def test_the_page_says_how_tokens_are_counted_and_what_was_read(admin_client: Client) -> None:
-    model = save_model(provider=Provider.objects.create(name="Ours"), name="mine")
+    model = upsert_model(provider=Provider.objects.create(name="Ours"), name="mine")
 
     def page() -> str:
         return admin_client.get(reverse("admin:llm_model_change", args=[model.pk])).content.decode()
 
-    assert "Estimated, by o200k_base" in page() and "Nothing yet" in page()
+    assert "Estimated with o200k_base" in page() and "Nothing yet" in page()
     counts = {"scripts": {"latin": [[1_000, 980], [0, 300], [2_000, 2_100]], "cjk": [[1_000, 820]]}}
     Model.objects.update(tokenizer="cl100k_base", reported_counts=counts)
     assert "Exact, by the tokenizer cl100k_base" in page()
@@ -112,7 +112,7 @@ def test_the_page_says_how_tokens_are_counted_and_what_was_read(admin_client: Cl
 
 def test_a_window_learnt_from_a_refusal_goes_when_the_server_is_set_up_anew() -> None:
     with model_servers.vllm() as server:
-        model = save_model(provider=provider_at(server), name="qwen")
+        model = upsert_model(provider=provider_at(server), name="qwen")
         tasks.read_models()
         Model.objects.update(learnt_window=8_000)
         tasks.read_models()
@@ -129,7 +129,7 @@ def test_a_retirement_is_noted_once_shown_and_taken_back(
 ) -> None:
     soon = timezone.localdate() + timedelta(days=20)
     with model_servers.anthropic(lifecycle="deprecated", retires_at=f"{soon}T12:00:00Z") as server:
-        model = save_model(provider=provider_at(server, kind="anthropic", path=""), name="claude-opus-5-5")
+        model = upsert_model(provider=provider_at(server, kind="anthropic", path=""), name="claude-opus-5-5")
         tasks.read_models()
         tasks.read_models()
         model.refresh_from_db()
@@ -158,7 +158,7 @@ def test_an_unknown_model_is_tried_with_one_call_of_a_tool_but_never_by_the_dail
     able, unable = scripted_model.set_script("able", call), scripted_model.set_script("unable", {"text": "Hello"})
     provider = Provider.objects.create(name="Ours", base_url=scripted_model.openai_url)
     for name in (able, unable):
-        save_model(provider=provider, name=name)
+        upsert_model(provider=provider, name=name)
     tasks.read_models()
     assert not [each for each in scripted_model.requests() if each.method == "POST"]
     model_facts.read(provider, trying=True)
@@ -172,7 +172,7 @@ def test_an_unknown_model_is_tried_with_one_call_of_a_tool_but_never_by_the_dail
 
 def test_what_an_admin_says_of_tools_is_not_tried(scripted_model: ScriptedModel) -> None:
     provider = Provider.objects.create(name="Ours", base_url=scripted_model.openai_url)
-    save_model(provider=provider, name="scripted", settings={"tools": False})
+    upsert_model(provider=provider, name="scripted", settings={"tools": False})
     model_facts.read(provider, trying=True)
     assert not [each for each in scripted_model.requests() if each.method == "POST"]
 
@@ -213,10 +213,11 @@ def test_the_command_tests_the_connection() -> None:
 def test_the_command_finds_out_that_tool_calls_are_written_as_text(scripted_model: ScriptedModel) -> None:
     text = '<tool_call>{"name": "ready", "arguments": {}}</tool_call>'
     name = scripted_model.set_script("writer", {"text": text, "streaming": "refused"})
-    save_model(provider=Provider.objects.create(name="Ours", base_url=scripted_model.openai_url), name=name)
+    upsert_model(provider=Provider.objects.create(name="Ours", base_url=scripted_model.openai_url), name=name)
     output = command("--base-url", scripted_model.openai_url, "--test")
     assert (
-        output.splitlines()[-1] == f"  {name}: 4,096 tokens (not known; give NAME:WINDOW), tool calls written as text"
+        output.splitlines()[-1]
+        == f"  {name}: 4,096 tokens (unknown; set it with NAME:WINDOW), tool calls written as text"
     )
     model = Model.objects.get()
     assert (model.tools, model.written_calls, model.whole_answers) == (True, True, True)
@@ -226,7 +227,7 @@ def test_the_command_finds_out_that_tool_calls_are_written_as_text(scripted_mode
 def test_the_connection_test_says_what_was_found_and_stores_it_when_told_to(admin_client: Client) -> None:
     with model_servers.litellm() as server:
         provider = provider_at(server)
-        model = save_model(provider=provider, name="smart", window=9_000)
+        model = upsert_model(provider=provider, name="smart", window=9_000)
         url = reverse("admin:llm_provider_test", args=[provider.pk])
         page = admin_client.get(url).content.decode()
         assert "The server says: a window of 128,000 tokens, at most 8,192 tokens an answer" in page
@@ -279,9 +280,9 @@ def test_the_doctor_names_what_retires_soon_and_what_is_larger_than_its_server()
     soon = timezone.localdate() + timedelta(days=20)
     with model_servers.anthropic(lifecycle="deprecated", retires_at=f"{soon}T12:00:00Z") as server:
         provider = provider_at(server, kind="anthropic", path="")
-        save_model(provider=provider, name="claude-opus-5-5", window=2_000_000)
+        upsert_model(provider=provider, name="claude-opus-5-5", window=2_000_000)
         findings = [(each.subject.english, each.detail.english) for each in doctor._models()]
     assert findings == [
         ("Model claude-opus-5-5 of Ours", f"retires on {soon:%Y-%m-%d}"),
-        ("Model claude-opus-5-5 of Ours", "its window is 2,000,000 tokens here, but 1,000,000 at its server"),
+        ("Model claude-opus-5-5 of Ours", "its window is set to 2,000,000 tokens, but its server has 1,000,000"),
     ]

@@ -22,7 +22,7 @@ from tests.llm.raw_server import RawServer, always, answer, certificate
         ("site.example", "Only URLs that begin with"),
         ("http://", "Only URLs that begin with"),
         ("http://me:secret@site.example/", "user name or password"),
-        ("http://site.example:22/", "Port 22 is not opened, only 80, 443, 8080, 8443."),
+        ("http://site.example:22/", "Port 22 is not allowed. The allowed ports are 80, 443, 8080, 8443."),
         ("http://127.0.0.1/", "not on the public internet"),
         ("http://127.1/", "not on the public internet"),
         ("http://2130706433/", "not on the public internet"),

@@ -87,7 +87,7 @@ async def turn(
     question = ModelMessage("user", f"What is the weather?\nscript: {json.dumps(script)}")
     sent: list[ModelMessage] = []
 
-    async def prepare(cycle: agent_loop.Cycle, added: Sequence[ModelMessage]) -> agent_loop.PreparedCall:
+    async def prepare(step_plan: agent_loop.StepPlan, added: Sequence[ModelMessage]) -> agent_loop.PreparedCall:
         sent[:] = added
         messages = (ModelMessage("system", "Be brief."), *history, question, *added)
         fields_of_request: dict[str, Any] = {

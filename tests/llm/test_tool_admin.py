@@ -100,9 +100,9 @@ def test_an_empty_field_keeps_the_key_and_a_switch_removes_it(admin_client: Clie
 @pytest.mark.parametrize(
     ("changes", "sentence"),
     [
-        ({"base_url": "http://evil.example"}, "key is for the address before"),
-        ({"kind": "brave", "base_url": ""}, "key is for the address before"),
-        ({"kind": "brave", "clear_api_key": "on"}, "Brave answers only with a key"),
+        ({"base_url": "http://evil.example"}, "key belongs to the previous address"),
+        ({"kind": "brave", "base_url": ""}, "key belongs to the previous address"),
+        ({"kind": "brave", "clear_api_key": "on"}, "Brave requires a key"),
         ({"base_url": "", "new_api_key": "x"}, "SearXNG has no address of its own"),
         ({"base_url": "searxng:8080"}, "Begin with http://"),
         ({"new_api_key": "ключ"}, "Paste it again"),
@@ -204,7 +204,7 @@ def test_a_tool_server_is_set_up_and_its_secret_is_on_no_page(
 @pytest.mark.parametrize(
     ("changes", "sentence"),
     [
-        ({"base_url": "https://evil.example/mcp"}, "key is for the address before"),
+        ({"base_url": "https://evil.example/mcp"}, "key belongs to the previous address"),
         ({"base_url": "", "new_api_key": "x"}, "Enter the URL of a server, or the command"),
         ({"kind": "stdio", "new_api_key": "x"}, "Enter the URL of a server, or the command"),
         ({"kind": "stdio", "command": "run 'it"}, "A quotation mark is not closed"),
@@ -249,7 +249,7 @@ def test_the_admin_lists_the_tools_of_a_server_and_names_the_broken_one(admin_cl
         [*(tool(f"tool{number}", description="Counts.") for number in range(81)), tool("broken", [1])]
     )
     row = ToolServer.objects.create(name="big", kind="stdio", command=behaviour.as_process(tmp_path))
-    assert "Not asked yet" in admin_client.get(change_url(row)).content.decode()
+    assert "Not requested yet" in admin_client.get(change_url(row)).content.decode()
     messages = press(admin_client, row, "list_tools")
     assert "big__tool80" in messages and "big__broken" not in messages
     page = " ".join(admin_client.get(change_url(row)).content.decode().split())

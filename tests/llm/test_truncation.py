@@ -26,7 +26,7 @@ from llm.learning import (
 )
 from llm.model_facts import take_found
 from llm.models import Model, Provider
-from llm.services import learn_ratio, save_model
+from llm.services import learn_ratio, upsert_model
 from llm.truncation import (
     CallReported,
     ReportedCounts,
@@ -45,7 +45,7 @@ CJK: Mapping[Script, float] = {"cjk": 1.0}
 @pytest.fixture
 def model(db: None) -> Model:
     provider = Provider.objects.create(name=uuid4().hex, base_url="http://127.0.0.1:9/v1")
-    return save_model(provider=provider, name="m", window=131_072)
+    return upsert_model(provider=provider, name="m", window=131_072)
 
 
 def seen(sent: SentTokens, usage: Usage, counts: ReportedCounts | None = None, **more: Any) -> object:
@@ -282,7 +282,7 @@ def test_only_who_may_change_a_model_forgets(model: Model) -> None:
 
 def test_a_typed_window_and_what_was_found_take_the_place_of_a_learnt_one(model: Model) -> None:
     learn_refused_window(model, refusal(6_000), 7_000)
-    save_model(provider=model.provider, name="m", window=64_000)
+    upsert_model(provider=model.provider, name="m", window=64_000)
     model.refresh_from_db()
     assert (model.window, model.window_evidence) == (64_000, {})
     learn_refused_window(model, refusal(6_000), 7_000)

@@ -332,7 +332,7 @@ def test_the_default_profile_stays_until_another_is_the_default(admin_client: Cl
         url = reverse("admin:personas_budgetprofile_changelist")
         form = {"action": "delete_selected", "_selected_action": [str(other.pk), str(default.pk)], "post": "yes"}
     refused = admin_client.post(url, form)
-    assert refused.status_code == 409 and "Make another one the default" in refused.content.decode()
+    assert refused.status_code == 409 and "Make another profile the default" in refused.content.decode()
     assert BudgetProfile.objects.filter(pk__in=[default.pk, other.pk]).count() == 2
     set_default_profile(profile=other)
     admin_client.post(reverse("admin:personas_budgetprofile_delete", args=[default.pk]), {"post": "yes"})

@@ -183,17 +183,17 @@ def test_the_choices_say_what_they_mean(owner: User, persona: Persona, model: Mo
     assert "Old messages are summarised above 65 % of the room, down to 25 %." in shown
     assert "It uses at most 12,288 tokens of the model's window. 900 are kept free" in shown
     assert "Old messages are summarised above 7,800 tokens, down to 3,000." in shown
-    assert "Old messages are left out when there is no room." in shown
+    assert "Old messages are left out when the prompt is full." in shown
     assert "The workspace&#x27;s default (m)" in shown
     assert re.search(r"<option value=.[^>]+>m</option>", shown)
-    assert "No search service is set up yet" in shown
+    assert "No search service is set up" in shown
 
 
 def test_a_model_that_was_switched_off_stays_chosen_and_says_so(owner: User, persona: Persona, model: Model) -> None:
     Persona.objects.filter(pk=persona.pk).update(model=model)
     Model.objects.update(enabled=False)
     client = signed_in(owner)
-    assert "m (switched off; the default answers)" in page(client, f"/personas/{persona.pk}/")
+    assert "m (switched off; the default model answers)" in page(client, f"/personas/{persona.pk}/")
     client.post(f"/personas/{persona.pk}/", form(name="Law", model=str(model.pk)))
     persona.refresh_from_db()
     assert (persona.name, persona.model) == ("Law", model)
@@ -231,7 +231,7 @@ def test_a_persona_with_more_tools_than_its_model_takes_says_so(
     client = signed_in(owner)
     assert "192 tools of servers" not in page(client, f"/personas/{persona.pk}/")  # nobody has asked the server yet
     try_tool_server(tool_server=row)
-    sentence = "These are 192 tools of servers, and the provider of m takes at most 128 in one request"
+    sentence = "These are 192 tools of servers, but the provider of m accepts at most 128 in a request"
     assert sentence in page(client, f"/personas/{persona.pk}/")
     listed = words(client.get("/personas/tools/", {"tools": ["big__*"], "model": str(model.pk)}))
     assert sentence in listed and 'value="big__tool191"' in listed

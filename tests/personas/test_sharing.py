@@ -8,7 +8,7 @@ from django.test import Client
 from django.urls import reverse
 
 from accounts.groups.services import delete_group, remove_members, save_group
-from accounts.models import May, PeopleGroup, Role, User
+from accounts.models import PeopleGroup, Right, Role, User
 from core.errors import ProductError
 from personas import services
 from personas.models import Persona, PersonaShare
@@ -113,12 +113,12 @@ def test_sharing_asks_for_the_right_to_make_personas_for_others_and_taking_back_
     olga: User, binh: User, persona: Persona
 ) -> None:
     row = share(user=olga, persona=persona, username="binh", role=Role.EDITOR)
-    may = [right for right in May if right != May.PUBLISH_PERSONAS]
+    may = [right for right in Right if right != Right.PUBLISH_PERSONAS]
     save_group(user=None, group=PeopleGroup.objects.get(everyone=True), fields={"may": may})
     assert code(share, user=olga, persona=persona, username="anna") == "right_missing"
     assert code(change_share, user=olga, persona=persona, share=row.pk, role="owner") == "right_missing"
     assert code(change_share, user=olga, persona=persona, share=row.pk, role="reader") == ""
-    assert "you can only take shares back" in browser(olga).get(reverse("personas:persona", args=[persona.pk])).text
+    assert "you can only remove shares" in browser(olga).get(reverse("personas:persona", args=[persona.pk])).text
     assert code(remove_share, user=olga, persona=persona, share=row.pk) == ""
 
 

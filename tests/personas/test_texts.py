@@ -10,7 +10,7 @@ from django.test.utils import CaptureQueriesContext
 from accounts.models import User
 from core.errors import ProductError
 from personas.models import PromptText
-from personas.services import activate_prompt, rules_at, save_text, texts_then, use_built_in_text
+from personas.services import activate_prompt, rules_at, save_text, texts_of_report, use_built_in_text
 from personas.texts import BUILT_IN, GROUPS, TEXTS, Texts, TextVersion, check_text
 from tests.personas.programs import Program
 from workspace.models import WorkspaceVersion
@@ -30,8 +30,8 @@ def test_every_built_in_text_keeps_its_own_rules_and_has_a_name_of_its_own() -> 
         ("title", " \r\n ", "empty_prompt", "“Title of a conversation” cannot be empty."),
         ("title", "x" * 4_001, "prompt_too_long", "The text has 4,001 characters"),
         ("run_item", "Do {item}.", "placeholder_missing", "The text lacks {code}, which stands for its code with @"),
-        ("run_item", "Do {code} {item} {when}.", "placeholder_unknown", "no placeholder {when} in this text. It may"),
-        ("citations", "Like [{number}].", "placeholder_unknown", "It has none; leave the braces out."),
+        ("run_item", "Do {code} {item} {when}.", "placeholder_unknown", "the placeholder {when}. Its placeholders are"),
+        ("citations", "Like [{number}].", "placeholder_unknown", "It has no placeholders, so remove the braces."),
     ],
 )
 def test_what_cannot_be_sent_is_refused_with_what_is_wrong(name: str, text: str, code: str, sentence: str) -> None:
@@ -68,8 +68,8 @@ def test_a_version_holds_at_once_and_the_built_in_text_comes_back(admin_user: Us
     assert rules_at().texts["citations"] == "Cite A."
     use_built_in_text(user=admin_user, name="citations")
     assert rules_at().texts.own.keys() == {"title"} and PromptText.objects.count() == 3
-    assert texts_then({"citations": "2", "persona": "2"})["citations"] == "Cite B."
-    assert texts_then({"persona": "2"}) is BUILT_IN
+    assert texts_of_report({"citations": "2", "persona": "2"})["citations"] == "Cite B."
+    assert texts_of_report({"persona": "2"}) is BUILT_IN
 
 
 @pytest.mark.django_db

@@ -45,7 +45,7 @@ def test_the_first_page_greets_and_offers_suggestions_personas_and_a_sample(clie
 
 def test_administrators_write_the_suggestions_and_what_the_workspace_is_for(client: Client, nina: User) -> None:
     fields = {"about": "For the law firm.", "suggestions": " Which clause limits the fee?\r\n\r\nDraft a letter. "}
-    workspace.change(user=None, fields=fields)
+    workspace.change_settings(user=None, fields=fields)
     assert workspace_at().suggestions == "Which clause limits the fee?\nDraft a letter."
     page = home_of(client)
     assert suggestions_in(page) == ["Which clause limits the fee?", "Draft a letter."]
@@ -55,7 +55,7 @@ def test_administrators_write_the_suggestions_and_what_the_workspace_is_for(clie
 @pytest.mark.parametrize("text", ["1\n2\n3\n4\n5", "x" * 201])
 def test_more_or_longer_suggestions_are_refused(text: str) -> None:
     with pytest.raises(ProductError) as caught:
-        workspace.change(user=None, fields={"suggestions": text})
+        workspace.change_settings(user=None, fields={"suggestions": text})
     assert caught.value.code == "invalid_setting"
 
 

@@ -51,7 +51,7 @@ def fields_of(page: Any) -> dict[str, Any]:
 
 
 def set_to(**fields: Any) -> None:
-    workspace.change(user=None, fields=fields)
+    workspace.change_settings(user=None, fields=fields)
 
 
 @pytest.fixture

@@ -125,7 +125,7 @@ def test_what_is_wrong_is_said_and_what_was_typed_is_kept(
     form = connect(admin_client, nobody, of=str(row.pk)).content.decode()
     assert Provider.objects.get().api_key == KEY and "cannot be reached" in form
     moved = connect(admin_client, refusing, of=str(row.pk)).content.decode()
-    assert "The stored key is for the address before" in moved and "clear_api_key" in moved
+    assert "The stored key belongs to the previous address" in moved and "clear_api_key" in moved
     refused = connect(admin_client, refusing, "sk-wrong", of=str(row.pk)).content.decode()
     assert "API key" in refused and 'data-code="bad_credentials"' in refused and "sk-wrong" not in refused
     assert Provider.objects.get().pk == row.pk  # one row, corrected again and again
@@ -143,7 +143,7 @@ def test_what_is_wrong_is_said_and_what_was_typed_is_kept(
         ("/setup/provider/", {"service": "compatible", "base_url": ""}, "Enter the address of the server"),
         ("/setup/provider/", {"service": "compatible", "base_url": "ftp://x"}, "Begin with http"),
         ("/setup/provider/", {"service": "nobody"}, "Select a valid choice"),
-        ("/setup/provider/", {"service": "openai", "new_api_key": "ключ"}, "characters that no key has"),
+        ("/setup/provider/", {"service": "openai", "new_api_key": "ключ"}, "characters that a key cannot have"),
         ("/setup/persona/", {"name": "", "instructions": "kept words"}, "kept words"),
         ("/setup/people/", {"username": "a b"}, "a b"),
     ],

@@ -9,7 +9,7 @@ from django.db import connection, transaction
 
 from llm.learning import learn_served_window, record_calls
 from llm.models import Model, Provider
-from llm.services import LearntValues, learn_ratio, model_at, save_model, set_default_model
+from llm.services import LearntValues, learn_ratio, model_at, set_default_model, upsert_model
 from llm.truncation import CallReported, SentTokens
 from llm.types.model_call import Allocated, Usage
 from personas.models import BudgetProfile, SystemPrompt
@@ -49,7 +49,7 @@ CHANGES: dict[str, Callable[[Model, SystemPrompt, BudgetProfile], object]] = {
     "a row saved": lambda model, _, __: Provider.objects.get(pk=model.provider_id).save(),
     "many rows at once": lambda model, _, __: Model.objects.filter(pk=model.pk).update(enabled=False),
     "SQL by hand": lambda model, _, __: by_hand("UPDATE llm_model SET max_output = 9 WHERE id = %s", model.pk),
-    "a row made": lambda model, _, __: save_model(provider=model.provider, name="another"),
+    "a row made": lambda model, _, __: upsert_model(provider=model.provider, name="another"),
     "a row deleted": lambda _, __, profile: profile.delete(),
     "a default": lambda model, _, profile: (set_default_model(model=model), set_default_profile(profile=profile)),
     "another version": lambda _, prompt, __: activate_prompt(prompt=prompt),

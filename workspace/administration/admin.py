@@ -8,7 +8,7 @@ from django.urls import reverse
 from django.utils.translation import gettext as _
 
 from accounts.models import User
-from core.admin import RowAdmin, acting
+from core.admin import RowAdmin, acting_user
 from workspace import services as workspace
 from workspace.administration import people_admin
 from workspace.administration.forms import WorkspaceForm
@@ -84,7 +84,7 @@ class WorkspaceAdmin(RowAdmin):
         return HttpResponseRedirect(reverse("admin:accounts_workspace_change", args=[Workspace.ONLY]))
 
     def save_model(self, request: HttpRequest, obj: Any, form: Any, change: Any) -> None:
-        person = cast("User", acting(request))
+        person = cast("User", acting_user(request))
         save_settings(user=person, fields=form.changes)
         picture = form.cleaned_data.get("picture") or None
         if picture or form.cleaned_data.get("remove_logo"):

@@ -12,7 +12,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from accounts.access.api_views import ScopedView
-from core.api.fields import Strict, valid
+from core.api.fields import StrictSerializer, validate
 from core.permissions import require_right
 from personas.models import BudgetProfile
 from personas.services import default_profile
@@ -21,7 +21,7 @@ from workspace.administration.services import save_settings
 from workspace.models import Workspace
 
 
-class WorkspaceSerializer(Strict, serializers.ModelSerializer[Workspace]):
+class WorkspaceSerializer(StrictSerializer, serializers.ModelSerializer[Workspace]):
     name = serializers.CharField(required=False, max_length=Workspace.MAX_NAME)
     accent = serializers.RegexField(
         r"^#[0-9a-fA-F]{6}$",
@@ -36,7 +36,7 @@ class WorkspaceSerializer(Strict, serializers.ModelSerializer[Workspace]):
         required=False,
         allow_blank=True,
         max_length=Workspace.MOST_SUGGESTIONS * (Workspace.MAX_SUGGESTION + 2),
-        help_text="Messages that the empty page suggests, one a line, at most four. Empty: the product's own.",
+        help_text="Messages that the empty page suggests, one per line, at most four. Empty: the product's own.",
     )
     languages = serializers.ListField(
         child=serializers.ChoiceField(settings.LANGUAGES),
@@ -49,7 +49,7 @@ class WorkspaceSerializer(Strict, serializers.ModelSerializer[Workspace]):
         queryset=BudgetProfile.objects.all(),
         required=False,
         allow_null=True,
-        help_text="The budget profile if a persona names none; null without one.",
+        help_text="The budget profile of personas that name none; null if there is no profile.",
     )
     layout = serializers.ChoiceField(
         BudgetProfile.Layout.choices, required=False, help_text="The order of the prompt in the default profile."
@@ -74,7 +74,7 @@ class WorkspaceSerializer(Strict, serializers.ModelSerializer[Workspace]):
         return super().to_representation(instance)
 
 
-class LogoSerializer(Strict):
+class LogoSerializer(StrictSerializer):
     file = serializers.FileField(help_text="PNG, JPEG or WebP, at most 2 MB.")
 
 
@@ -114,7 +114,7 @@ class LogoView(WorkspaceView):
     def put(self, request: Request) -> Response:
         """Store the picture beside the workspace's name, as a PNG of at most 256 × 256 pixels."""
         require_right(self.person, "change", Workspace)
-        workspace.set_logo(user=self.person, picture=valid(LogoSerializer, request)["file"])
+        workspace.set_logo(user=self.person, picture=validate(LogoSerializer, request)["file"])
         return self._shown()
 
     @extend_schema(request=None, responses={204: None})

@@ -12,13 +12,13 @@ from unfold.widgets import (
     UnfoldBooleanSwitchWidget,
 )
 
-from core.admin import Boxes
+from core.admin import CheckboxColumns
 from core.errors import ProductError
 from llm.models import Model
 from personas.models import BudgetProfile
 from personas.services import default_profile
 from workspace.models import Workspace
-from workspace.services import FIELDS, logo_of
+from workspace.services import FIELDS, make_logo
 
 
 class WorkspaceForm(forms.ModelForm[Workspace]):
@@ -28,7 +28,7 @@ class WorkspaceForm(forms.ModelForm[Workspace]):
         label="Languages offered",
         help_text=Workspace._meta.get_field("languages").help_text,
         choices=settings.LANGUAGES,
-        widget=Boxes(),
+        widget=CheckboxColumns(),
     )
     picture = forms.FileField(
         label="Logo",
@@ -79,7 +79,7 @@ class WorkspaceForm(forms.ModelForm[Workspace]):
         picture = self.cleaned_data["picture"]
         if picture:
             try:
-                logo_of(picture)
+                make_logo(picture)
             except ProductError as error:
                 raise forms.ValidationError(str(error.sentence), code=error.code) from error
             picture.seek(0)

@@ -12,7 +12,7 @@ from unfold.widgets import UnfoldAdminTextInputWidget
 
 from accounts.models import User
 from accounts.people_admin import UserAdmin
-from core.admin import Confirmation, acting, button, confirmed, go
+from core.admin import Confirmation, acting_user, button, confirmation_button, htmx_redirect
 from core.errors import ProductError
 from core.permissions import has_right
 from core.sentences import Sentence
@@ -37,7 +37,7 @@ class PeopleAdmin(UserAdmin):
     def has_hand_over_permission(self, request: HttpRequest, obj: Any = None) -> bool:
         kinds = (Project, Persona)
         return self.has_change_permission(request, obj) and all(
-            has_right(acting(request), "change", kind) for kind in kinds
+            has_right(acting_user(request), "change", kind) for kind in kinds
         )
 
     @button("Hand over what they own", icon="move_group", permission="hand_over")
@@ -46,7 +46,7 @@ class PeopleAdmin(UserAdmin):
         form = HandOverForm(request.POST if request.method == "POST" else None)
         if form.is_bound and form.is_valid():
             try:
-                moved, new_owner = hand_over(user=acting(request), person=person, to=form.cleaned_data["to"])
+                moved, new_owner = hand_over(user=acting_user(request), person=person, to=form.cleaned_data["to"])
             except ProductError as error:
                 form.add_error("to", str(error.sentence))
             else:
@@ -61,23 +61,23 @@ class PeopleAdmin(UserAdmin):
         page.status_code = 422 if form.errors else 200
         return page
 
-    @confirmed(
+    @confirmation_button(
         "Erase",
         icon="delete_forever",
         permission="delete",
         ask="Erase this person?",
-        explain="The account goes with every conversation, file, project, persona and task of theirs, and the audit "
-        "names them by id alone. Nobody can bring it back. Hand over first what is to stay.",
+        explain="The account is deleted with all conversations, files, projects, personas and tasks of the person. The "
+        "audit names the person only by id. This cannot be undone. First hand over the items that must stay.",
         form=EraseForm,
     )
     def erase(self, request: HttpRequest, form: EraseForm, object_id: str) -> HttpResponse:
         person = self.row(request, object_id)
         try:
-            erase_person(user=acting(request), person=person)
+            erase_person(user=acting_user(request), person=person)
         except ProductError as error:
             return self.back(request, person, error.sentence, messages.ERROR)
         self.message_user(request, Sentence("The person is erased."), messages.SUCCESS)
-        return go(reverse("admin:accounts_user_changelist"))
+        return htmx_redirect(reverse("admin:accounts_user_changelist"))
 
 
 def _in_words(owned: Possessions) -> str:

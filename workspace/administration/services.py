@@ -13,7 +13,7 @@ from personas.services import default_profile, save_profile, set_default_profile
 from workspace import services as workspace
 from workspace.models import Workspace
 
-OF_PROFILE = ("default_profile", "layout")
+PROFILE_FIELDS = ("default_profile", "layout")
 
 
 @transaction.atomic
@@ -27,8 +27,8 @@ def save_settings(*, user: User, fields: Mapping[str, Any]) -> Workspace:
         set_default_profile(user=user, profile=chosen)
     if "layout" in fields:
         _set_layout(user, fields["layout"])
-    own = {name: value for name, value in fields.items() if name not in OF_PROFILE}
-    return workspace.change(user=user, fields=own)
+    own = {name: value for name, value in fields.items() if name not in PROFILE_FIELDS}
+    return workspace.change_settings(user=user, fields=own)
 
 
 def _set_layout(user: User, layout: str) -> None:

@@ -39,7 +39,7 @@ def contrast(one: str, other: str) -> float:
     return (lighter + 0.05) / (darker + 0.05)
 
 
-def mixed(colour: str, into: str, share: float) -> str:
+def mix(colour: str, into: str, share: float) -> str:
     """Return a mixture with `share` (0 to 1) of `colour` and the rest of `into`."""
     parts = zip(_channels(colour), _channels(into), strict=True)
     return "#" + "".join(f"{round(a * share + b * (1 - share)):02x}" for a, b in parts)
@@ -50,43 +50,43 @@ def least_contrast(colour: str) -> float:
     return _least(colour, (*LIGHT, _light_tint(colour)))
 
 
-def readable(colour: str) -> str:
+def darken_to_readable(colour: str) -> str:
     """Return the colour if it is readable on light pages, else the nearest darker colour that is."""
     return next(each for each in _towards(colour, BLACK) if least_contrast(each) >= READABLE)
 
 
 def accent(colour: str) -> Accent:
-    """Return the accent of a `readable` colour."""
+    """Return the accent of a `darken_to_readable` colour."""
     dark = next(each for each in _towards(colour, WHITE) if _least(each, (*DARK, _dark_tint(each))) >= CLEAR)
     return Accent(colour, dark, _light_tint(colour), _dark_tint(dark))
 
 
-def scale(colour: str) -> dict[str, str]:
+def make_scale(colour: str) -> dict[str, str]:
     """Return eleven colours from light to dark, by Tailwind's names (50 to 950). 600 is the colour itself."""
     dark = accent(colour).dark
     lighter = {"50": 0.06, "100": 0.12, "200": 0.25}
     darker = {"700": 0.85, "800": 0.7, "900": 0.55, "950": 0.35}
     return {
-        **{name: mixed(colour, WHITE, share) for name, share in lighter.items()},
-        "300": mixed(dark, WHITE, 0.7),
+        **{name: mix(colour, WHITE, share) for name, share in lighter.items()},
+        "300": mix(dark, WHITE, 0.7),
         "400": dark,
         "500": dark,
         "600": colour,
-        **{name: mixed(colour, BLACK, share) for name, share in darker.items()},
+        **{name: mix(colour, BLACK, share) for name, share in darker.items()},
     }
 
 
 def _light_tint(colour: str) -> str:
-    return mixed(colour, LIGHT[1], 0.1)
+    return mix(colour, LIGHT[1], 0.1)
 
 
 def _dark_tint(colour: str) -> str:
-    return mixed(colour, DARK[0], 0.15)
+    return mix(colour, DARK[0], 0.15)
 
 
 def _towards(colour: str, end: str) -> list[str]:
     count = round(1 / STEP)
-    return [mixed(end, colour, number / count) for number in range(count + 1)]
+    return [mix(end, colour, number / count) for number in range(count + 1)]
 
 
 def _least(colour: str, behind: Sequence[str]) -> float:

@@ -275,7 +275,7 @@ class Workspace(models.Model):
         if self.accent and not colours.HEX.fullmatch(self.accent):
             problems["accent"] = gettext("Write a colour as # and six digits, such as #0f6b5c, or leave it empty.")
         elif self.accent and (contrast := colours.least_contrast(self.accent)) < colours.READABLE:
-            nearest = colours.readable(self.accent)
+            nearest = colours.darken_to_readable(self.accent)
             unreadable = Sentence(
                 "{accent} can hardly be read on light pages: its contrast is {found} to 1, and 4.5 is "
                 "needed. The nearest colour that can is {nearest}.",
@@ -348,7 +348,7 @@ def workspace_at(version: UUID | None = None) -> Workspace:
 
 
 def workspace_of(request: HttpRequest) -> Workspace:
-    """Return the settings for a page. If the database is away, returns the settings that were read last."""
+    """Return the settings for a page. While the database is unavailable, return the settings that were read last."""
     workspace: Workspace | None = getattr(request, "workspace", None)
     if workspace is None:
         try:

@@ -1,7 +1,7 @@
 """Caches of rows that only administrators change, for one version of the workspace.
 
 1. One row holds a version. Triggers of the database replace it whenever a provider, a model, a budget profile, a system
-   prompt, a group of people or the workspace's settings change, in the same transaction, also by SQL by hand.
+   prompt, a group of people or the workspace's settings change, in the same transaction, even by a manual SQL command.
 2. Code that begins or runs a turn reads the version along with rows that it needs anyway, and passes it on.
 3. A cache returns its entry for the same version, and reads it again for another one.
 
@@ -55,7 +55,7 @@ class VersionedCache(Generic[Value]):
 
     @property
     def last(self) -> Value | None:
-        """Return the value that was read last, of whatever version."""
+        """Return the value that was read last, for any version."""
         return self._entry[1] if self._entry is not None else None
 
 
@@ -78,5 +78,5 @@ class VersionedCacheByKey(Generic[Key, Value]):
 
 
 def version_now() -> UUID | None:
-    """Return the current version; None where there is no row, and then nothing is cached."""
+    """Return the current version; None if there is no row, in which case nothing is cached."""
     return WorkspaceVersion.objects.values_list("version", flat=True).first()

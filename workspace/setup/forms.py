@@ -31,8 +31,8 @@ SERVICES = {
 class ConnectForm(ProviderForm):
     """A service, its address and its key.
 
-    A corrected entry updates the row of the wrong entry: the row of the same name, or the row in `of` if it has no
-    models.
+    A corrected entry updates the row of the previous entry: the row with the same name, or the row in `of` if that has
+    no models.
     """
 
     example = "http://127.0.0.1:8001/v1"  # shown in the error for a missing address

@@ -13,7 +13,7 @@ from core.errors import ProductError
 from core.sentences import Sentence
 from llm import model_facts
 from llm.models import Model, Provider
-from llm.services import save_model, test_connection
+from llm.services import test_connection, upsert_model
 from personas.models import Persona
 from workspace.models import Workspace
 from workspace.models.settings import workspace_at
@@ -29,7 +29,7 @@ class SetupStep:
     done: bool
 
 
-def begin(*, user: User) -> bool:
+def begin_setup(*, user: User) -> bool:
     """Begin the setup at the first sign-in of a superuser. Returns False at any other sign-in."""
     if not user.is_superuser or workspace_at().setup != Workspace.Setup.NEW:
         return False
@@ -39,10 +39,10 @@ def begin(*, user: User) -> bool:
 
 def steps() -> list[SetupStep]:
     """Return the steps in order. Rows that the product creates, such as the bundled model, do not count."""
-    models = Model.objects.usable().filter(provider__in=connected())
+    models = Model.objects.usable().filter(provider__in=connected_providers())
     shared = Persona.objects.filter(visibility=Persona.Visibility.WORKSPACE).exclude(owner=None)
     return [
-        SetupStep("provider", _("Provider"), connected().exists()),
+        SetupStep("provider", _("Provider"), connected_providers().exists()),
         SetupStep("models", _("Models"), models.exists()),
         SetupStep("default", _("Default model"), models.filter(default=True).exists()),
         SetupStep("persona", _("Persona"), shared.exists()),
@@ -50,7 +50,7 @@ def steps() -> list[SetupStep]:
     ]
 
 
-def connected() -> QuerySet[Provider]:
+def connected_providers() -> QuerySet[Provider]:
     """Return the providers that an administrator has connected, newest first."""
     bundled = Q(base_url=settings.BUNDLED_MODEL_URL) if settings.BUNDLED_MODEL_URL else Q(pk__in=())
     return Provider.objects.filter(enabled=True).exclude(bundled).order_by("-created")
@@ -62,23 +62,23 @@ def bundled_model() -> Model | None:
     return Model.objects.usable().filter(provider__base_url=settings.BUNDLED_MODEL_URL).first()
 
 
-def offered(provider: Provider) -> list[str]:
+def list_offered_models(provider: Provider) -> list[str]:
     """Return the names of the models that a provider offers. Raises `ModelError`, or `no_models` (422) for none."""
     names = test_connection(provider=provider)
     if not names:
         sentence = Sentence(
-            "The server answers, but offers no model. Load or download one there and try again, or type a model's name "
-            "in the next step."
+            "The server answers, but offers no model. Load or download a model there and try again, or type a "
+            "model's name in the next step."
         )
         raise ProductError("no_models", sentence, status=422)
     return sorted(names)
 
 
 def add_models(*, user: User, provider: Provider, names: Sequence[str]) -> list[Model]:
-    """Add models with the provider's facts about them. Raises `no_model_chosen` (422) or errors of `save_model`."""
+    """Add models with the provider's facts about them. Raises `no_model_chosen` (422) or errors of `upsert_model`."""
     if not names:
         sentence = Sentence("Choose at least one model, or type the name of one.")
         raise ProductError("no_model_chosen", sentence, status=422)
-    rows = [save_model(user=user, provider=provider, name=name) for name in names]
+    rows = [upsert_model(user=user, provider=provider, name=name) for name in names]
     model_facts.read(provider, names=names, trying=True)
     return rows

@@ -27,7 +27,7 @@ class SignInView(auth.LoginView):
     def form_valid(self, form: Any) -> HttpResponse:
         person = form.get_user()
         then = self.get_success_url()
-        if then == reverse("chat:home") and services.begin(user=person):
+        if then == reverse("chat:home") and services.begin_setup(user=person):
             then = reverse("setup:start")
         return redirect(proceed(self.request, person, then))
 

@@ -1,10 +1,10 @@
 from django.urls import path
 
-from core.permissions import signed_in
+from core.permissions import require_sign_in
 from workspace.setup import views
 
 app_name = "setup"
-urlpatterns = signed_in(
+urlpatterns = require_sign_in(
     [
         path("", views.start, name="start"),
         path("provider/", views.provider, name="provider"),
@@ -13,6 +13,6 @@ urlpatterns = signed_in(
         path("default/", views.default, name="default"),
         path("persona/", views.persona, name="persona"),
         path("people/", views.invite, name="people"),
-        path("end/", views.end, name="end"),
+        path("end/", views.end_setup, name="end"),
     ]
 )

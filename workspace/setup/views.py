@@ -22,7 +22,7 @@ from core.sentences import NO_SENTENCE
 from llm import model_facts
 from llm.model_facts import in_words
 from llm.models import Model, Provider
-from llm.services import answers, known_of, set_default_model, store_provider
+from llm.services import is_chat_model, known_values, save_provider_form, set_default_model
 from personas.services import create_persona
 from workspace.models import Workspace
 from workspace.models.settings import workspace_of
@@ -48,7 +48,7 @@ def administrators(view: Callable[..., HttpResponse]) -> Callable[..., HttpRespo
 @administrators
 @require_GET
 def start(request: Request) -> HttpResponse:
-    return _page(request, "start", {"bundled": services.bundled_model(), "providers": services.connected()})
+    return _page(request, "start", {"bundled": services.bundled_model(), "providers": services.connected_providers()})
 
 
 @administrators
@@ -66,9 +66,9 @@ def provider(request: Request) -> HttpResponse:
         return _page(request, "provider", {"form": form}, status=422)
     row = form.save(commit=False)
     row.enabled = True
-    store_provider(user=request.user, provider=row, api_key=form.api_key)
+    save_provider_form(user=request.user, provider=row, api_key=form.api_key)
     try:
-        services.offered(row)
+        services.list_offered_models(row)
     except ProductError as problem:
         retry_form = ConnectForm({**request.POST.dict(), "of": str(row.pk)})  # the key is already stored
         retry_form.is_valid()
@@ -80,7 +80,7 @@ def provider(request: Request) -> HttpResponse:
 @require_GET
 def models(request: Request) -> HttpResponse:
     """Redirect to the models of the newest provider."""
-    newest = services.connected().first()
+    newest = services.connected_providers().first()
     return redirect("setup:models_of", newest.pk) if newest is not None else redirect("setup:provider")
 
 
@@ -128,7 +128,7 @@ class ModelOffer(TypedDict):
 def _offers(row: Provider) -> tuple[list[ModelOffer], ProductError | None]:
     """Return the models that the provider offers, with their facts, or no models and the error."""
     try:
-        names = services.offered(row)
+        names = services.list_offered_models(row)
         facts = model_facts.ask(row, names).facts
     except ProductError as error:
         return [], error
@@ -138,8 +138,8 @@ def _offers(row: Provider) -> tuple[list[ModelOffer], ProductError | None]:
         {
             "name": model.name,
             "added": model.name in added,
-            "words": in_words(known_of(model)),
-            "answers": answers(model),
+            "words": in_words(known_values(model)),
+            "answers": is_chat_model(model),
         }
         for model in models
     ], None
@@ -194,7 +194,7 @@ def invite(request: Request) -> HttpResponse:
 
 @administrators
 @require_POST
-def end(request: Request) -> HttpResponse:
+def end_setup(request: Request) -> HttpResponse:
     """Complete or dismiss the setup. Afterwards only the menu of the admin links to it."""
     set_setup(user=request.user, state=Workspace.Setup.DONE)
     return redirect("chat:home")

@@ -13,32 +13,34 @@ from accounts.openid.services import store_provider
 from core.errors import ProductError
 
 SWITCHES = {
-    "only": "people sign in through providers alone, administrators at /admin/ with their password as well",
-    "matches_email": "who comes with a verified e-mail address gets the account with this address",
-    "creates_accounts": "who has no account gets one (as it is from the beginning)",
-    "enabled": "its button is on the sign-in page (as it is from the beginning)",
+    "only": "sign-in only through OpenID providers; administrators can still use passwords at /admin/",
+    "matches_email": "link a sign-in to the account with the same verified e-mail address",
+    "creates_accounts": "create an account at the first sign-in (default: on)",
+    "enabled": "show the button on the sign-in page (default: on)",
 }
 TEXTS = {
-    "issuer": "the address that the provider calls itself by",
-    "client_id": "what the provider knows this workspace by",
-    "groups_claim": "the claim that lists groups; from the beginning: groups",
-    "admin_group": "the group there whose people are superusers here",
+    "issuer": "the provider's issuer URL",
+    "client_id": "this workspace's client ID at the provider",
+    "groups_claim": "the claim that lists groups (default: groups)",
+    "admin_group": "the provider's group whose members become superusers",
 }
 
 
 class Command(BaseCommand):
     help = (
-        "Creates or changes an OpenID provider by name, once it answers, and prints the addresses to be entered there. "
-        "What is not named stays as it is."
+        "Creates or changes the OpenID provider with this name if it answers, and prints the addresses to enter at the "
+        "provider. Options that are not given keep their values."
     )
 
     def add_arguments(self, parser: CommandParser) -> None:
-        parser.add_argument("name", help="stands on the button: “Sign in with NAME”")
-        for name, what in TEXTS.items():
-            parser.add_argument(f"--{name.replace('_', '-')}", help=what)
-        parser.add_argument("--client-secret-file", type=Path, metavar="PATH", help="holds nothing but the secret")
-        for name, what in SWITCHES.items():
-            parser.add_argument(f"--{name.replace('_', '-')}", action=argparse.BooleanOptionalAction, help=what)
+        parser.add_argument("name", help="the name on the button “Sign in with NAME”")
+        for name, help_text in TEXTS.items():
+            parser.add_argument(f"--{name.replace('_', '-')}", help=help_text)
+        parser.add_argument(
+            "--client-secret-file", type=Path, metavar="PATH", help="a file that contains only the secret"
+        )
+        for name, help_text in SWITCHES.items():
+            parser.add_argument(f"--{name.replace('_', '-')}", action=argparse.BooleanOptionalAction, help=help_text)
 
     def handle(self, *args: Any, **options: Any) -> None:
         provider = OpenIDProvider.objects.filter(name=options["name"]).first() or OpenIDProvider(name=options["name"])
@@ -46,13 +48,13 @@ class Command(BaseCommand):
             if options[name] is not None:
                 cast("Field[Any, Any]", provider._meta.get_field(name)).save_form_data(provider, options[name])
         if not provider.issuer or not provider.client_id:
-            raise CommandError("Give --issuer and --client-id: there is no provider of this name yet.")
+            raise CommandError("There is no provider of this name yet. Name --issuer and --client-id to create it.")
         secret = _secret(options["client_secret_file"])
         try:
             report = read(provider)
             store_provider(user=None, provider=provider, secret=secret)
         except ProductError as error:
-            raise CommandError(f"Nothing is stored. {error.detail}") from error
+            raise CommandError(f"Nothing was stored. {error.detail}") from error
         self.stdout.write(report.sentence.english)
         self.stdout.write(f"Redirect address: {address('login-openid-done', provider)}")
         self.stdout.write(f"Back-channel logout: {address('openid-sign-out', provider)}")

@@ -8,11 +8,11 @@ from core.errors import ProductError
 
 
 class Command(BaseCommand):
-    help = "Removes the second factors of somebody who has lost them all, such as the only administrator."
+    help = "Removes the second factors of a person who has lost all of them, such as the only administrator."
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("user", help="user name")
-        parser.add_argument("--remove", action="store_true", required=True, help="removes them, and ends all sessions")
+        parser.add_argument("--remove", action="store_true", required=True, help="remove them, and end all sessions")
 
     def handle(self, *args: Any, **options: Any) -> None:
         person = User.objects.filter(username=options["user"]).first()
@@ -22,4 +22,4 @@ class Command(BaseCommand):
             reset(user=None, person=person)
         except ProductError as error:
             raise CommandError(error.detail) from error
-        self.stdout.write(f"{person} signs in with the password alone now.")
+        self.stdout.write(f"{person} now signs in with the password alone.")

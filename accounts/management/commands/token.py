@@ -6,7 +6,7 @@ from django.utils import timezone
 from django.utils.dateparse import parse_date, parse_datetime
 
 from accounts.models import ApiToken, User
-from accounts.services import create_token, usual_end
+from accounts.services import create_token, default_expiry
 from core.errors import ProductError
 
 
@@ -15,9 +15,9 @@ class Command(BaseCommand):
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("user", help="user name")
-        scopes = f"some of: {' '.join(ApiToken.SCOPES)}; without this, all but system and admin"
+        scopes = f"some of: {' '.join(ApiToken.SCOPES)}; default: all except system and admin"
         parser.add_argument("--scopes", nargs="+", metavar="SCOPE", help=scopes)
-        when = "days from now, or a date or time such as 2030-01-31, or never; without this, in 90 days"
+        when = "days from now, or a date or time such as 2030-01-31, or never; default: 90 days from now"
         parser.add_argument("--expires", metavar="WHEN", help=when)
         parser.add_argument("--name", default="command line")
 
@@ -25,7 +25,7 @@ class Command(BaseCommand):
         user = User.objects.filter(username=options["user"]).first()
         if user is None:
             raise CommandError(f"There is no user “{options['user']}”.")
-        expires = expiry(options["expires"], user) if options["expires"] else usual_end()
+        expires = parse_expiry(options["expires"], user) if options["expires"] else default_expiry()
         try:
             _, token = create_token(user=user, name=options["name"], scopes=options["scopes"], expires=expires)
         except ProductError as error:
@@ -33,7 +33,7 @@ class Command(BaseCommand):
         self.stdout.write(token)
 
 
-def expiry(text: str, user: User) -> datetime | None:
+def parse_expiry(text: str, user: User) -> datetime | None:
     """Parse an expiry time; None for `never`. Raises `CommandError`.
 
     Dates and times without a zone are in the user's time zone. With a date, the token expires when that day begins.

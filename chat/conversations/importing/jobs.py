@@ -28,10 +28,10 @@ from django.utils import timezone
 from django.utils.translation import gettext_noop
 from uuid_utils.compat import uuid7
 
-from accounts.access.holds import free, require_free
+from accounts.access.holds import require_free, without_holds
 from accounts.access.rights import require
-from accounts.models import May, User
-from accounts.realtime import News, tell
+from accounts.models import Right, User
+from accounts.realtime import News, notify
 from chat.conversations.importing.confined import entries
 from chat.conversations.importing.counting import COUNTS
 from chat.conversations.importing.own_conversations import existing_own, store_own
@@ -81,7 +81,7 @@ def start_import(*, user: User, name: str, content: "File[Any]") -> Import:
     Raises `right_missing` (403), `file_too_large` (413), `storage_full` (429), `storage_unavailable` (503), and
     `import_running` (429) while another import is under way.
     """
-    require(user, May.UPLOAD)
+    require(user, Right.UPLOAD)
     if (content.size or 0) > settings.MAX_UPLOAD_BYTES:
         most = Sentence("{number} MB", number=round(settings.MAX_UPLOAD_BYTES / 1_000_000))
         detail = Sentence(
@@ -195,7 +195,7 @@ def _require_owner(user: User, job: Import, right: Action) -> None:
 def sweep_uploads() -> None:
     """Delete uploads whose import failed too long ago, and uploads without a row, such as those of deleted users."""
     now = timezone.now()
-    free(Import.objects.kept()).filter(finished__lt=now - Import.KEPT_FOR).update(blob="", size=0)
+    without_holds(Import.objects.kept()).filter(finished__lt=now - Import.KEPT_FOR).update(blob="", size=0)
     try:
         stored = {f"{PLACE}/{name}" for name in default_storage.listdir(PLACE)[1]}
     except FileNotFoundError:
@@ -329,7 +329,7 @@ def _save(job: Import, **fields: Any) -> bool:
     """Store the progress of an import and other columns. Return False if the claim is lost."""
     progress = {"progress": job.progress, "imported": job.imported, "known": job.known, "skipped": job.skipped}
     saved = IMPORTS.claimed(job).update(**{**progress, **fields})
-    tell(job.owner_id, News.CONVERSATIONS)  # here, not for each conversation: an export may have thousands
+    notify(job.owner_id, News.CONVERSATIONS)  # here, not for each conversation: an export may have thousands
     return bool(saved)
 
 

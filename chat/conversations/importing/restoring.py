@@ -28,7 +28,7 @@ from files.services import clean_name, store
 from llm.models import Effort
 from personas.models import BudgetProfile, Persona
 from personas.services import PersonaFields, create_persona
-from personas.sharing.names import free_name
+from personas.sharing.names import make_unique_name
 from projects.models import Project
 from projects.planner.models.codes import MAX_LENGTH
 from projects.planner.models.task import MAX_MODEL, MAX_NEEDS, Task
@@ -220,7 +220,7 @@ class OwnLists:
         profile_name = row.text("budget_profile", 100)
         profile = BudgetProfile.objects.filter(name=profile_name).first() if profile_name else None
         fields: PersonaFields = {
-            "name": free_name(name, self.owner),
+            "name": make_unique_name(name, self.owner),
             "description": row.text("description", 300),
             "instructions": row.text("instructions", Persona.MAX_INSTRUCTIONS),
             "replaces_system_prompt": row.flag("replaces_system_prompt"),

@@ -35,7 +35,7 @@ class Command(BaseCommand):
                 self.stderr.write(f"\nConversation {row.pk}: {problem}")
             self.stdout.write(f"\r{number} of {len(stale)} summaries", ending="")
             self.stdout.flush()
-        background.join()
+        background.wait_for_background_tasks()
         self.stdout.write(f"\n{done} summaries are of version {active} now.")
 
     def _rebuild(self, row: Conversation, summary: Summary) -> str:

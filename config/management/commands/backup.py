@@ -10,7 +10,7 @@ from config.backup.services import back_up
 class Command(BaseCommand):
     help = (
         "Writes a backup into a directory: the rows at one moment, the objects of the storage, and fingerprints of the "
-        "keys, which are not in it themselves. Into the same directory again it copies only new objects."
+        "keys, but not the keys. A further backup into the same directory copies only new objects."
     )
 
     def add_arguments(self, parser: CommandParser) -> None:
@@ -22,5 +22,5 @@ class Command(BaseCommand):
         except BackupRefused as error:
             raise CommandError(str(error)) from error
         except PermissionError as error:
-            sentence = f"{error.filename} cannot be written, or not be closed to others: {error.strerror}."
+            sentence = f"{error.filename} cannot be written, or its mode cannot be changed: {error.strerror}."
             raise CommandError(f"{sentence} Run the command as its owner, or name another directory.") from error

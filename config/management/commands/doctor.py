@@ -27,7 +27,7 @@ from accounts.mailing import sending
 from accounts.models import OpenIDProvider, Webhook
 from config import service_urls
 from config.celery import app as celery
-from config.embedded.paths import StartError, make_data_dir, open_to_others
+from config.embedded.paths import StartError, find_open_paths, make_data_dir
 from config.embedded.services import check_database, check_redis
 from config.http.health import missing_migrations
 from core import background
@@ -52,12 +52,12 @@ MAX_NAMED_ITEMS = 10  # items named in one finding; further ones are counted
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """The result of a check. `mend`: the remedy; empty if there is no fault."""
+    """The result of a check. `remedy`: what to do; empty if there is no fault."""
 
     state: State
     subject: Sentence
     detail: Sentence
-    mend: Sentence = NO_SENTENCE
+    remedy: Sentence = NO_SENTENCE
 
 
 def findings() -> Iterator[Finding]:
@@ -116,23 +116,24 @@ def _data_dir() -> Iterator[Finding]:
 def _open_to_others() -> Iterator[Finding]:
     data = settings.DATA_DIR
     if data.stat().st_mode & (stat.S_IWGRP | stat.S_IWOTH) and not data.stat().st_mode & stat.S_ISVTX:
-        mend = Sentence("Other users of this machine could replace these files: chmod go-w.")
+        remedy = Sentence("Other users of this machine could replace these files: chmod go-w.")
         yield Finding(
             "warn",
             Sentence("Data directory"),
             Sentence("others on this machine can write {data}", data=str(data)),
-            mend,
+            remedy,
         )
-    paths = [str(path.relative_to(data)) for path in open_to_others(data)]
+    paths = [str(path.relative_to(data)) for path in find_open_paths(data)]
     if paths:
-        mend = Sentence(
-            "Have it belong to the user of the product and start manage.py up, which closes it, or: chmod -R go-rwx."
+        remedy = Sentence(
+            "Make the product's user the owner and start manage.py up, which sets private modes, or run chmod -R "
+            "go-rwx."
         )
         yield Finding(
             "warn",
             Sentence("Stored files"),
             Sentence("others on this machine may read {found} in {data}", found=_named(paths), data=str(data)),
-            mend,
+            remedy,
         )
 
 
@@ -161,7 +162,7 @@ def _extensions() -> Iterator[Finding]:
         yield Finding(
             "fail",
             Sentence("pgvector"),
-            Sentence("is not on the server"),
+            Sentence("is not installed on the database server"),
             Sentence("Install the extension pgvector there."),
         )
     else:
@@ -189,7 +190,7 @@ _LAYERS = {
 def _readers() -> Iterator[Finding]:
     """Check the layers that confine the process that reads uploads, beyond its limits of memory and time."""
     active = layers_that_hold()
-    for layer, mend in (
+    for layer, remedy in (
         (FILES, Sentence("Use Linux 5.13 or later with Landlock switched on.")),
         (CALLS, Sentence("Use Linux with seccomp on x86-64 or ARM64.")),
     ):
@@ -202,8 +203,8 @@ def _readers() -> Iterator[Finding]:
             yield Finding(
                 "warn",
                 Sentence("Reader of uploads"),
-                Sentence("{layer} is not to be had, so nothing ensures that it {what}", layer=layer, what=what),
-                mend,
+                Sentence("{layer} is not available, so nothing ensures that it {what}", layer=layer, what=what),
+                remedy,
             )
 
 
@@ -214,19 +215,19 @@ def _programs() -> Iterator[Finding]:
             "ok", Sentence("Text recognition"), Sentence("Tesseract knows {languages}", languages=", ".join(languages))
         )
     else:
-        mend = Sentence("Install tesseract-ocr and its package for each of your languages.")
+        remedy = Sentence("Install tesseract-ocr and its package for each of your languages.")
         yield Finding(
-            "warn", Sentence("Text recognition"), Sentence("Tesseract is not installed, so scans have no text"), mend
+            "warn", Sentence("Text recognition"), Sentence("Tesseract is not installed, so scans have no text"), remedy
         )
     if photos_available():
         yield Finding("ok", Sentence("Photos of phones"), Sentence("libheif's program opens HEIC"))
     else:
-        mend = Sentence("Install libheif-examples.")
+        remedy = Sentence("Install libheif-examples.")
         yield Finding(
             "warn",
             Sentence("Photos of phones"),
             Sentence("libheif's program is not installed, so HEIC is refused"),
-            mend,
+            remedy,
         )
 
 
@@ -234,14 +235,14 @@ def _redis() -> Iterator[Finding]:
     try:
         for variable, url in _stores():
             check_redis(url, variable)
-        worker_ages = background.queues_heard()
+        worker_ages = background.report_ages()
         missing = background.missing_queues()
     except (StartError, redis.RedisError) as error:
         yield Finding("fail", Sentence("Redis"), Sentence.verbatim(str(error)))
         return
     yield Finding("ok", Sentence("Redis"), Sentence("answers"))
     if missing:
-        mend = Sentence(
+        remedy = Sentence(
             "Start one: celery -A config worker --pool threads --concurrency 16 -Q {missing}.",
             missing=",".join(missing),
         )
@@ -249,7 +250,7 @@ def _redis() -> Iterator[Finding]:
             "fail",
             Sentence("Worker"),
             Sentence("no worker of {missing} has reported within 20 seconds", missing=", ".join(missing)),
-            mend,
+            remedy,
         )
     else:
         ages = ", ".join(f"{queue} {age:.0f} s ago" for queue, age in worker_ages.items())
@@ -288,7 +289,7 @@ def _broker() -> Iterator[Finding]:
         yield Finding("ok", Sentence("Broker"), Sentence("{scheme} answers", scheme=scheme))
 
 
-_MEND_MAIL = Sentence("Correct EMAIL_URL, as in smtps://user:password@mail.example.org:465.")
+_MAIL_REMEDY = Sentence("Correct EMAIL_URL, as in smtps://user:password@mail.example.org:465.")
 
 
 def _storage() -> Iterator[Finding]:
@@ -301,12 +302,14 @@ def _storage() -> Iterator[Finding]:
             whole = stored.read() == content
         default_storage.delete(name)
     except OSError as error:
-        mend = Sentence("Set STORAGE_URL, and the keys of the bucket, to a place that this process may write and read.")
+        remedy = Sentence(
+            "Set STORAGE_URL, and the keys of the bucket, to a place that this process may write and read."
+        )
         yield Finding(
             "fail",
             Sentence("Storage of files"),
             Sentence("{where} cannot be written and read ({error})", where=where, error=str(error)),
-            mend,
+            remedy,
         )
         return
     if whole:
@@ -315,14 +318,14 @@ def _storage() -> Iterator[Finding]:
         yield Finding(
             "fail",
             Sentence("Storage of files"),
-            Sentence("{where} gives back something else", where=where),
-            Sentence("Look at its server."),
+            Sentence("{where} returned other content than was stored", where=where),
+            Sentence("Check the server of the storage."),
         )
 
 
 def _mail() -> Iterator[Finding]:
-    if not sending.is_set():
-        yield Finding("ok", Sentence("Mail"), Sentence("none is sent, so links are shown to be copied"))
+    if not sending.has_mail_server():
+        yield Finding("ok", Sentence("Mail"), Sentence("no mail server is set, so pages show links to copy"))
         return
     where = f"{settings.EMAIL_HOST}:{settings.EMAIL_PORT}"
     try:
@@ -332,15 +335,15 @@ def _mail() -> Iterator[Finding]:
         yield Finding(
             "fail",
             Sentence("Mail"),
-            Sentence("{where} does not let us in ({reason})", where=where, reason=reason),
-            _MEND_MAIL,
+            Sentence("{where} refuses the connection ({reason})", where=where, reason=reason),
+            _MAIL_REMEDY,
         )
     else:
         yield Finding(
             "ok",
             Sentence("Mail"),
             Sentence(
-                "{where} takes mails, from {default_from_email}",
+                "{where} accepts mails, from {default_from_email}",
                 where=where,
                 default_from_email=settings.DEFAULT_FROM_EMAIL,
             ),
@@ -354,13 +357,13 @@ def _errors() -> Iterator[Finding]:
         host = parts.netloc.rpartition("@")[2]
         place, _, number = parts.path.rpartition("/")
         url = f"{parts.scheme}://{host}{place}/api/{number}/envelope/?sentry_version=7&sentry_key={parts.username}"
-        yield _accepts(
+        yield _check_endpoint(
             Sentence("Errors"),
             host,
             url,
             b"{}\n",
             {},
-            Sentence("Correct SENTRY_DSN; the project's settings in Sentry say it."),
+            Sentence("Correct SENTRY_DSN. The project's settings in Sentry show it."),
         )
 
 
@@ -369,48 +372,57 @@ def _traces() -> Iterator[Finding]:
     if settings.OTEL_EXPORTER_OTLP_ENDPOINT:
         host = urlsplit(settings.OTEL_EXPORTER_OTLP_ENDPOINT).netloc.rpartition("@")[2]
         head = {"Content-Type": "application/x-protobuf", **tracing.credentials()}
-        mend = Sentence(
+        remedy = Sentence(
             "Correct OTEL_EXPORTER_OTLP_ENDPOINT, the address before /v1/traces, or OTEL_EXPORTER_OTLP_HEADERS."
         )
-        yield _accepts(Sentence("Traces"), host, tracing.address(), b"", head, mend)
+        yield _check_endpoint(Sentence("Traces"), host, tracing.address(), b"", head, remedy)
 
 
-def _accepts(subject: Sentence, host: str, url: str, body: bytes, head: dict[str, str], mend: Sentence) -> Finding:
+def _check_endpoint(
+    subject: Sentence, host: str, url: str, body: bytes, head: dict[str, str], remedy: Sentence
+) -> Finding:
     try:
         status = requests.post(url, body, headers=head, timeout=SECONDS).status_code
     except requests.RequestException as error:
         return Finding(
-            "fail", subject, Sentence("{host} does not answer ({name})", host=host, name=type(error).__name__), mend
+            "fail", subject, Sentence("{host} does not answer ({name})", host=host, name=type(error).__name__), remedy
         )
     if status in (400, 413, 429) or status < 300:  # the credentials are accepted, although the empty body is not
-        return Finding("ok", subject, Sentence("{host} takes them", host=host))
-    return Finding("fail", subject, Sentence("{host} does not take them ({status})", host=host, status=status), mend)
+        return Finding("ok", subject, Sentence("{host} accepts them", host=host))
+    return Finding(
+        "fail", subject, Sentence("{host} does not accept them ({status})", host=host, status=status), remedy
+    )
 
 
 def mail_to(address: str) -> Finding:
     """Send a test mail to an operator, who checks whether it arrives."""
-    if not sending.is_set():
-        return Finding("fail", Sentence("Mail"), Sentence("there is no server"), Sentence("Set EMAIL_URL."))
+    if not sending.has_mail_server():
+        return Finding("fail", Sentence("Mail"), Sentence("no mail server is set"), Sentence("Set EMAIL_URL."))
     text = "This mail was sent by manage.py doctor: mails of your workspace arrive.\n"
     try:
         sending.send([sending.Mail(address, "A mail of your workspace", text)])
     except ProductError:
         return Finding(
-            "fail", Sentence("Mail"), Sentence("the mail to {address} is not taken", address=address), _MEND_MAIL
+            "fail",
+            Sentence("Mail"),
+            Sentence("the server did not accept the mail to {address}", address=address),
+            _MAIL_REMEDY,
         )
     return Finding(
-        "ok", Sentence("Mail"), Sentence("a mail to {address} is taken: see whether it arrives", address=address)
+        "ok",
+        Sentence("Mail"),
+        Sentence("the server accepted the mail to {address}; check whether it arrives", address=address),
     )
 
 
 def _secret_key() -> Iterator[Finding]:
     key = settings.SECRET_KEY
     if len(key) < SHORTEST_KEY or len(set(key)) < FEWEST_CHARACTERS or key.startswith("django-insecure-"):
-        mend = Sentence(
+        remedy = Sentence(
             "Set SECRET_KEY to at least {shortest_key} random characters; keep the old one in ENCRYPTION_KEYS.",
             shortest_key=SHORTEST_KEY,
         )
-        yield Finding("fail", Sentence("Secret key"), Sentence("can be guessed"), mend)
+        yield Finding("fail", Sentence("Secret key"), Sentence("can be guessed"), remedy)
     else:
         yield Finding("ok", Sentence("Secret key"), Sentence("{key} characters", key=len(key)))
 
@@ -425,15 +437,13 @@ _SECRETS: dict[type[models.Model], Sentence] = {
     OpenIDProvider: Sentence("Secrets of OpenID providers"),
 }
 _FIELDS: dict[type[models.Model], str] = {Webhook: "secret", OpenIDProvider: "client_secret"}  # others: api_key
-AGAIN_IN_THE_ADMIN = Sentence(
-    "Add the key they were stored under to ENCRYPTION_KEYS, or enter them again in the admin."
-)
+AGAIN_IN_THE_ADMIN = Sentence("Add the key that encrypted them to ENCRYPTION_KEYS, or enter them again in the admin.")
 ENTER_AGAIN: dict[type[models.Model], Sentence] = {
     Embedder: Sentence(
-        "Add the key they were stored under to ENCRYPTION_KEYS, or add the embedder again and run manage.py reembed."
+        "Add the key that encrypted them to ENCRYPTION_KEYS, or add the embedder again and run manage.py reembed."
     ),
     Webhook: Sentence(
-        "Add the key they were stored under to ENCRYPTION_KEYS, or have their owners remove and make them again."
+        "Add the key that encrypted them to ENCRYPTION_KEYS, or ask their owners to delete them and create new ones."
     ),
 }
 
@@ -467,7 +477,7 @@ def _hosts() -> Iterator[Finding]:
         return
     if settings.DEBUG:
         yield Finding(
-            "fail", Sentence("Debug"), Sentence("is on while others can reach this"), Sentence("Set DEBUG=false.")
+            "fail", Sentence("Debug"), Sentence("is on, and other machines can reach it"), Sentence("Set DEBUG=false.")
         )
     if "*" in outside:
         yield Finding(
@@ -479,11 +489,11 @@ def _hosts() -> Iterator[Finding]:
     else:
         yield Finding("ok", Sentence("Hosts"), Sentence.verbatim(", ".join(outside)))
     if not settings.HTTPS_ONLY:
-        mend = Sentence("Put a TLS proxy in front and set HTTPS_ONLY=true.")
-        yield Finding("warn", Sentence("HTTPS"), Sentence("passwords may travel in the clear"), mend)
+        remedy = Sentence("Put a TLS proxy in front and set HTTPS_ONLY=true.")
+        yield Finding("warn", Sentence("HTTPS"), Sentence("passwords may be sent unencrypted"), remedy)
     elif not settings.CSRF_TRUSTED_ORIGINS:
-        mend = Sentence("If forms are refused, set CSRF_TRUSTED_ORIGINS=https://your-name.")
-        yield Finding("warn", Sentence("Trusted origins"), Sentence("none are named"), mend)
+        remedy = Sentence("If forms are refused, set CSRF_TRUSTED_ORIGINS=https://your-name.")
+        yield Finding("warn", Sentence("Trusted origins"), Sentence("none are named"), remedy)
 
 
 def client_addresses() -> Iterator[Finding]:
@@ -496,23 +506,23 @@ def client_addresses() -> Iterator[Finding]:
             ),
         )
     elif settings.HTTPS_ONLY:
-        mend = Sentence("Have the proxy set X-Forwarded-For, then set TRUSTED_PROXIES to the number of your proxies.")
+        remedy = Sentence("Have the proxy set X-Forwarded-For, then set TRUSTED_PROXIES to the number of your proxies.")
         yield Finding(
             "warn",
             Sentence("Client addresses"),
-            Sentence("all are the proxy's, so failed sign-ins of all count as one's"),
-            mend,
+            Sentence("all clients have the proxy's address, so their failed sign-ins are counted together"),
+            remedy,
         )
     else:
-        yield Finding("ok", Sentence("Client addresses"), Sentence("those of the connections"))
+        yield Finding("ok", Sentence("Client addresses"), Sentence("taken from the connections"))
 
 
 def _encodings() -> Iterator[Finding]:
     try:
         counts = {name: tokens.count("one two three", name) for name in tokens.NAMES}
     except (RuntimeError, OSError, ValueError) as error:
-        mend = Sentence("Install the requirements again; the package bpe-openai carries the vocabularies.")
-        yield Finding("fail", Sentence("Encodings"), Sentence.verbatim(str(error)), mend)
+        remedy = Sentence("Install the requirements again; the package bpe-openai carries the vocabularies.")
+        yield Finding("fail", Sentence("Encodings"), Sentence.verbatim(str(error)), remedy)
     else:
         yield Finding("ok", Sentence("Encodings"), Sentence("{counts}, without the network", counts=", ".join(counts)))
 
@@ -523,8 +533,8 @@ def _model() -> Iterator[Finding]:
     except DatabaseError:
         return  # a migration is missing, which `_migrations` reports
     if not usable:
-        mend = Sentence("Add a provider and a model in the admin, or with manage.py provider.")
-        yield Finding("fail", Sentence("Model"), Sentence("none can be used"), mend)
+        remedy = Sentence("Add a provider and a model in the admin, or with manage.py provider.")
+        yield Finding("fail", Sentence("Model"), Sentence("no model can be used"), remedy)
         return
     model = usable[0]
     if not model.default:
@@ -549,7 +559,7 @@ def _model() -> Iterator[Finding]:
         )
         return
     if len(offered) > 1 and model.name not in offered:  # a server with one model often accepts any name
-        mend = Sentence("Check the model's name; its page in the admin says what the provider offers.")
+        remedy = Sentence("Check the model's name; its page in the admin says what the provider offers.")
         yield Finding(
             "warn",
             Sentence("Model"),
@@ -559,7 +569,7 @@ def _model() -> Iterator[Finding]:
                 offered=len(offered),
                 provider=str(model.provider),
             ),
-            mend,
+            remedy,
         )
     else:
         yield Finding(
@@ -584,9 +594,9 @@ def _fallbacks() -> Iterator[Finding]:
         other = model.fallback
         if other is None:
             continue
-        lacking = ", ".join(name for name in ("tools", "vision") if getattr(model, name) and not getattr(other, name))
+        missing = ", ".join(name for name in ("tools", "vision") if getattr(model, name) and not getattr(other, name))
         if not (other.enabled and other.provider.enabled):
-            mend = Sentence(
+            remedy = Sentence(
                 "Enable {other}, or choose another fallback on the page of {model} in the admin.",
                 other=str(other),
                 model=str(model),
@@ -595,10 +605,10 @@ def _fallbacks() -> Iterator[Finding]:
                 "warn",
                 Sentence("Fallback"),
                 Sentence("{other}, the fallback of {model}, is switched off", other=str(other), model=str(model)),
-                mend,
+                remedy,
             )
         elif other.provider == model.provider:
-            mend = Sentence("Choose a model of another provider as the fallback of {model}.", model=str(model))
+            remedy = Sentence("Choose a model of another provider as the fallback of {model}.", model=str(model))
             yield Finding(
                 "warn",
                 Sentence("Fallback"),
@@ -607,15 +617,17 @@ def _fallbacks() -> Iterator[Finding]:
                     other=str(other),
                     model=str(model),
                 ),
-                mend,
+                remedy,
             )
-        elif lacking:
-            mend = Sentence("Answers of {other} go without; choose another fallback if that matters.", other=str(other))
+        elif missing:
+            remedy = Sentence("Choose another fallback if {model} needs them.", model=str(model))
             yield Finding(
                 "warn",
                 Sentence("Fallback"),
-                Sentence("{other} has no {lacking}, {model} has", other=str(other), lacking=lacking, model=str(model)),
-                mend,
+                Sentence(
+                    "{other} lacks {lacking}, which {model} has", other=str(other), missing=missing, model=str(model)
+                ),
+                remedy,
             )
         else:
             yield Finding(
@@ -642,35 +654,35 @@ def _models() -> Iterator[Finding]:
 def _facts(model: Model) -> Iterator[Finding]:
     retires_on = model_facts.retirement(model)
     if retires_on is not None and model_facts.retires_soon(model):
-        mend = Sentence("Choose another for personas and conversations, then switch it off.")
+        remedy = Sentence("Choose another model for personas and conversations, then switch this one off.")
         # The date is language-neutral: the admin caches findings for people with different languages.
         yield Finding(
             "warn",
             Sentence("Model {model} of {provider}", model=str(model), provider=str(model.provider)),
             Sentence("retires on {retires_on}", retires_on=f"{retires_on:%Y-%m-%d}"),
-            mend,
+            remedy,
         )
     served = model_facts.served_window(model)
     if served is not None and served < model.window:
-        mend = Sentence("Correct it in the admin (“Take what was found”), or start the server with a larger one.")
+        remedy = Sentence("Correct it in the admin (“Take what was found”), or start the server with a larger one.")
         yield Finding(
             "warn",
             Sentence("Model {model} of {provider}", model=str(model), provider=str(model.provider)),
             Sentence(
-                "its window is {window} tokens here, but {served} at its server", window=model.window, served=served
+                "its window is set to {window} tokens, but its server has {served}", window=model.window, served=served
             ),
-            mend,
+            remedy,
         )
 
 
 class Command(BaseCommand):
     """Ends with status 1 if a check fails; a warning is no failure."""
 
-    help = "Checks every dependency and setting, and says what is wrong and how to mend it."
+    help = "Checks every dependency and setting, and reports each fault with its remedy."
     requires_system_checks = ()
 
     def add_arguments(self, parser: CommandParser) -> None:
-        parser.add_argument("--mail", metavar="ADDRESS", help="sends a mail there, too")
+        parser.add_argument("--mail", metavar="ADDRESS", help="also send a test mail to this address")
 
     def handle(self, *args: Any, **options: Any) -> None:
         styles = {"ok": self.style.SUCCESS, "warn": self.style.WARNING, "fail": self.style.ERROR}
@@ -678,7 +690,7 @@ class Command(BaseCommand):
         for finding in (*findings(), *([mail_to(options["mail"])] if options["mail"] else [])):
             failed = failed or finding.state == "fail"
             state = styles[finding.state](f"{finding.state:<4}")
-            mend = f" → {finding.mend.english}" if finding.mend else ""
-            self.stdout.write(f"{state}  {finding.subject.english}: {finding.detail.english}{mend}")
+            remedy = f" → {finding.remedy.english}" if finding.remedy else ""
+            self.stdout.write(f"{state}  {finding.subject.english}: {finding.detail.english}{remedy}")
         if failed:
             sys.exit(1)

@@ -12,13 +12,15 @@ STOP_TIMEOUT = 60.0  # seconds to wait until running answers have stopped
 
 class Command(BaseCommand):
     help = (
-        "Erases a person: their account and everything that is theirs, in the database, the storage and Redis. The "
-        "audit keeps what they did, by id. It cannot be undone; hand over first what is to stay."
+        "Erases a person's account and everything that they own, in the database, the storage and Redis. The audit "
+        "keeps their acts, by id. This cannot be undone. Before, hand over the items that must stay."
     )
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("user", help="user name")
-        parser.add_argument("--yes", action="store_true", help="do it; without this, only say what would go")
+        parser.add_argument(
+            "--yes", action="store_true", help="erase; without this option, only list what would be erased"
+        )
 
     def handle(self, *args: Any, **options: Any) -> None:
         person = User.objects.filter(username=options["user"]).first()
@@ -33,7 +35,9 @@ class Command(BaseCommand):
         }
         listed = ", ".join(f"{number} {kind}" for kind, number in owned.items())
         if not options["yes"]:
-            self.stdout.write(f"This would erase “{person}” with {listed}. Repeat it with --yes to do it.")
+            self.stdout.write(
+                f"This would erase “{person}” with {listed}. Repeat the command with --yes to erase them."
+            )
             return
         deadline = time.monotonic() + STOP_TIMEOUT
         while True:

@@ -1,4 +1,4 @@
-"""`manage.py migrate` that does not block users of the tables for long."""
+"""`manage.py migrate` that does not block other users of the tables for long."""
 
 import time
 from typing import Any
@@ -9,8 +9,8 @@ from django.db import OperationalError, connection
 from django.db.backends.postgresql.schema import DatabaseSchemaEditor
 from psycopg.errors import LockNotAvailable
 
-LOCK_SECONDS = 3  # that a migration waits for a table lock; later users of the table queue behind it
-PAUSE_SECONDS = 5  # before the next try, so that those users get the table
+LOCK_SECONDS = 3  # for which a migration waits for a table lock; later queries on the table queue behind it
+PAUSE_SECONDS = 5  # before the next try, so that those queries get the table
 MAX_TRIES = 75  # in ten minutes
 
 
@@ -48,8 +48,8 @@ class Command(django_migrate.Command):
         """Wait before the next try, or raise CommandError after the last one. Completed migrations stay applied."""
         if not left:
             raise CommandError(
-                "A table was in use all the time. Look in pg_stat_activity for what holds it, such as a backup, and run"
-                " migrate again when it has ended."
+                "A table was in use all the time. Find the session that locks it in pg_stat_activity, such as a backup,"
+                " and run migrate again when it has ended."
             ) from error
-        self.stderr.write(f"A table is in use, by a backup perhaps: trying again in {PAUSE_SECONDS} seconds.")
+        self.stderr.write(f"A table is in use, perhaps by a backup. Trying again in {PAUSE_SECONDS} seconds.")
         time.sleep(PAUSE_SECONDS)

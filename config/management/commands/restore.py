@@ -9,8 +9,8 @@ from config.backup.services import restore
 
 class Command(BaseCommand):
     help = (
-        "Restores a backup, of this version or an older one, into an empty database and the storage. Broken off and "
-        "called again, it goes on."
+        "Restores a backup of this version or an older one into an empty database and the storage. If it is "
+        "interrupted, run it again: it continues where it stopped."
     )
     requires_system_checks = ()
 

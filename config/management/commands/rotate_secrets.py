@@ -8,7 +8,7 @@ from config.secret_rotation import rotate_secrets
 class Command(BaseCommand):
     help = (
         "Encrypts every stored secret with the first key of ENCRYPTION_KEYS. Afterwards older keys are needed only for "
-        "the audit and for backups of before."
+        "the audit and for earlier backups."
     )
 
     def handle(self, *args: Any, **options: Any) -> None:

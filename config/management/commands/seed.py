@@ -1,4 +1,4 @@
-"""Create the rows that a new workspace starts with. It is safe at every start: existing rows do not change."""
+"""Create the rows that a new workspace starts with. Safe at every start, since existing rows do not change."""
 
 import json
 import os

@@ -11,11 +11,11 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 from django.db import transaction
 from django.db.models import Q, QuerySet
 
-from core.crypto import state_of
+from core.crypto import secret_state
 from core.errors import ProductError
 from llm import learning, model_facts
 from llm.models import Model, Provider
-from llm.services import known_of, save_model, save_provider, set_fallback, test_connection
+from llm.services import known_values, set_fallback, test_connection, upsert_model, upsert_provider
 from llm.types.facts import ModelValues
 
 KEY_WORDS = {
@@ -27,19 +27,18 @@ KEY_WORDS = {
 
 class Command(BaseCommand):
     help = (
-        "Creates or updates a provider and its models by name, and finds out what the provider says of them. What is "
-        "not named stays as it is. The key "
-        "comes from --api-key-file, the environment variable PROVIDER_API_KEY, or --api-key, which other users of the "
-        "machine can see; none keeps the stored one."
+        "Creates or updates a provider and its models by name, and reads the facts that the provider reports. Options "
+        "that are not given keep their values. The key comes from --api-key-file, the environment variable "
+        "PROVIDER_API_KEY, or --api-key, which other users of the machine can see. Without a key, the stored one stays."
     )
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("name")
-        parser.add_argument("--kind", choices=Provider.Kind.values, help=f"of a new provider {Provider.Kind.OPENAI}")
-        parser.add_argument("--base-url", metavar="URL", help='"" is the vendor\'s own, which a new provider has')
+        parser.add_argument("--kind", choices=Provider.Kind.values, help=f"default: {Provider.Kind.OPENAI}")
+        parser.add_argument("--base-url", metavar="URL", help='default, and "": the vendor\'s own address')
         keys = parser.add_mutually_exclusive_group()
         keys.add_argument("--api-key", metavar="KEY")
-        keys.add_argument("--api-key-file", type=Path, metavar="PATH", help="a file that holds nothing but the key")
+        keys.add_argument("--api-key-file", type=Path, metavar="PATH", help="a file that contains only the key")
         parser.add_argument(
             "--model",
             action="append",
@@ -47,35 +46,41 @@ class Command(BaseCommand):
             type=model_and_window,
             dest="models",
             metavar="NAME[:WINDOW]",
-            help="may be repeated; without a window in tokens, what the provider says or is known, else 4,096",
+            help="may be repeated; default window: the reported or known one in tokens, else 4,096",
         )
         for ability in ("tools", "vision"):
-            parser.add_argument(f"--{ability}", action=argparse.BooleanOptionalAction, help="of the models named here")
-        parser.add_argument("--max-output", type=int, metavar="TOKENS", help="the greatest answer of these models")
+            parser.add_argument(
+                f"--{ability}",
+                action=argparse.BooleanOptionalAction,
+                help="an ability of the models named with --model",
+            )
+        parser.add_argument("--max-output", type=int, metavar="TOKENS", help="the longest answer of these models")
         parser.add_argument(
             "--fallback",
             metavar="MODEL",
-            help="asked instead of these models when this provider is down or over its limit; PROVIDER/MODEL where "
-            "several providers have one of that name",
+            help="the model to use while this provider is down or over its limit; write PROVIDER/MODEL if several "
+            "providers have a model with this name",
         )
-        parser.add_argument("--max-images", type=int, metavar="COUNT", help="the most images of one prompt")
+        parser.add_argument(
+            "--max-images", type=int, metavar="COUNT", help="the maximum number of images in one prompt"
+        )
         parser.add_argument(
             "--forget",
             action="append",
             default=[],
             metavar="MODEL",
-            help="forget the window and the limit on images that were learnt of this model; may be repeated",
+            help="reset the learnt window and the learnt limit on images of this model; may be repeated",
         )
         parser.add_argument("--default", action="store_true", help="make the first model the workspace's default")
         parser.add_argument(
-            "--test", action="store_true", help="fail where it does not answer, and list what it offers"
+            "--test", action="store_true", help="fail if the provider does not answer, and list its models"
         )
 
     def handle(self, *args: Any, **options: Any) -> None:
         chosen = ProviderOptions.of(options)
         try:
             provider = _store(chosen)
-            self.stdout.write(f"{provider}: {KEY_WORDS[state_of(provider.api_key)]}")
+            self.stdout.write(f"{provider}: {KEY_WORDS[secret_state(provider.api_key)]}")
             if chosen.test:
                 self._test(provider)
         except ProductError as error:
@@ -91,8 +96,8 @@ class Command(BaseCommand):
         facts = model_facts.ask(provider, offered).facts
         self.stdout.write(f"It answers and offers {len(offered)} {'model' if len(offered) == 1 else 'models'}:")
         for name in sorted(offered):
-            values = known_of(Model(provider=provider, name=name, found=facts.get(name, {})))
-            self.stdout.write(f"  {name}: {model_facts.in_words(values) or 'nothing is known of it'}")
+            values = known_values(Model(provider=provider, name=name, found=facts.get(name, {})))
+            self.stdout.write(f"  {name}: {model_facts.in_words(values) or 'no facts are known'}")
 
     def _print(self, models: QuerySet[Model]) -> None:
         for model in models:
@@ -100,8 +105,8 @@ class Command(BaseCommand):
             note = ""
             if served is not None and served < model.context_window:
                 note = f" (more than the {served:,} that the provider serves)"
-            elif "context_window" not in {*known_of(model), *model.set_by_hand}:
-                note = " (not known; give NAME:WINDOW)"
+            elif "context_window" not in {*known_values(model), *model.set_by_hand}:
+                note = " (unknown; set it with NAME:WINDOW)"
             if model.window < model.context_window:
                 note = f" ({model.window:,} in force, {learning.window_words(model)})"
             default = ", the default" if model.default else ""
@@ -158,7 +163,7 @@ def _store(options: ProviderOptions) -> Provider:
     """Store the provider and its models."""
     if options.settings and not options.models:
         raise CommandError("Name the models that this is about with --model.")
-    provider = save_provider(
+    provider = upsert_provider(
         name=options.name,
         kind=options.kind,
         base_url=options.base_url,
@@ -167,7 +172,7 @@ def _store(options: ProviderOptions) -> Provider:
         default=options.default,
     )
     for name, _window in options.models:
-        save_model(provider=provider, name=name, settings=options.settings)
+        upsert_model(provider=provider, name=name, settings=options.settings)
     for name in options.forget:
         model = provider.models.filter(name=name).first()
         if model is None:

@@ -33,7 +33,7 @@ from chat.sending.services import queue, send, send_next
 from chat.summaries import services as summaries
 from chat.turns.store import Ending, TurnOutcome, end
 from chat.turns.submit import Ask, regenerate
-from core.audit.origin import Origin, acting, origin
+from core.audit.origin import Origin, current_origin, use_origin
 from core.errors import ProductError
 from core.sentences import Sentence
 from files.models import File, FileText
@@ -91,7 +91,7 @@ def done(turn: Turn, tokens: int) -> None:
 
 @contextmanager
 def program(token: ApiToken) -> Iterator[None]:
-    with acting(Origin(token_id=token.pk, token_name=token.name)):
+    with use_origin(Origin(token_id=token.pk, token_name=token.name)):
         yield
 
 
@@ -285,7 +285,7 @@ def test_over_a_limit_nothing_is_read_run_or_summarised(user: User, model: Model
     starts: list[Callable[[], Any]] = [
         lambda: start_reading(user=user, request=question, calls=calls),
         lambda: create_run(user=user, task=task),
-        lambda: summaries._start(place, SummaryJob(conversation=place, token_id=origin().token_id)),
+        lambda: summaries._start(place, SummaryJob(conversation=place, token_id=current_origin().token_id)),
     ]
     for begin in starts:
         with program(token), pytest.raises(ProductError) as caught:

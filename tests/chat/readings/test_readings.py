@@ -205,7 +205,7 @@ def test_the_model_that_checks_citations_is_in_the_plan_and_looks_at_the_answer(
     file = book(person, *[notes(number) for number in range(1, 4)], fact=FACT)
     question = question_on(file, model, f"{FACT} [1] {FACT} [1]")
     without = services.estimate(request=question)
-    workspace.change(user=None, fields={"citation_model": judge})
+    workspace.change_settings(user=None, fields={"citation_model": judge})
     try:
         planned = services.estimate(request=question)
         assert (planned.checks, planned.plan) == (10, without.plan)
@@ -232,7 +232,7 @@ def test_a_stop_or_a_crash_while_citations_are_checked_keeps_the_answer_with_a_n
     name = application.model.set_script(uuid4().hex, HANGS)
     judge = Model.objects.create(provider=model.provider, name=name, context_window=16_000)
     file = book(person, *[notes(number) for number in range(1, 4)], fact=FACT)
-    workspace.change(user=None, fields={"citation_model": judge})
+    workspace.change_settings(user=None, fields={"citation_model": judge})
     try:
         readings = [begin_reading(person, question_on(file, model, SAYS)) for _ in range(2)]
         for reading in readings:

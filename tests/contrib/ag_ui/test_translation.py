@@ -21,13 +21,13 @@ from chat.models.parts import MessagePart
 from chat.realtime.events import Approval, Event, EventType, WireEvent, fold
 from chat.turns.emitter import Answer
 from chat.turns.store import UNEXPECTED, Ending, last_event
-from contrib.ag_ui.run_input import Interrupted, read
-from contrib.ag_ui.start_run import NOT_RUN, start
+from contrib.ag_ui.run_input import Interrupted, read_run_input
+from contrib.ag_ui.start_run import NOT_RUN, start_run
 from contrib.ag_ui.translation import RunHead, Translation
 from core.errors import NotFound, ProductError
 from core.sentences import Sentence
 from llm.models import Model, Provider
-from llm.services import save_provider
+from llm.services import upsert_provider
 from llm.types.model_call import (
     LoopEvent,
     ReasoningDelta,
@@ -211,7 +211,7 @@ def test_a_call_that_a_person_must_allow_interrupts_the_run_and_the_next_goes_on
     [interrupt] = first[-1].outcome.interrupts
     assert (interrupt.tool_call_id, interrupt.message) == ("answer:c", "Looking at the sea")
     resume = [{"interruptId": interrupt.id, "status": "resolved", "payload": {"allow": True}}]
-    decision = read(run_input(thread=str(uuid4()), resume=resume)).decision
+    decision = read_run_input(run_input(thread=str(uuid4()), resume=resume)).decision
     assert decision == (Interrupted(TURN, before[-1]["seq"], 2, "c"), True, False, {})
     answer.emit(EventType.TOOL_CALL_APPROVAL, part=1, call="c", state=Approval.ALLOWED)
     for event in (ToolRunFinished(LOOK, "Waves.", False), StepStarted(2), TextDelta("Waves."), StepFinished("stop")):
@@ -294,7 +294,7 @@ def test_a_run_that_has_lost_the_question_of_a_call_is_interrupted_all_the_same(
     [interrupt] = events[-1].outcome.interrupts
     assert (interrupt.tool_call_id, interrupt.message) == ("answer:c", "Looking at the sea")
     resume = [{"interruptId": interrupt.id, "status": "resolved", "payload": {"allow": True}}]
-    decision = read(run_input(thread=str(uuid4()), resume=resume)).decision
+    decision = read_run_input(run_input(thread=str(uuid4()), resume=resume)).decision
     assert decision == (Interrupted(TURN, wires[-1]["seq"], 2, "c"), True, False, {})
 
 
@@ -312,7 +312,7 @@ THREAD = str(uuid4())
 
 
 def test_what_the_application_says_beside_the_messages_are_instructions() -> None:
-    request = read(
+    request = read_run_input(
         run_input(
             {"id": "s", "role": "system", "content": "Be brief."},
             user("Hi"),
@@ -383,16 +383,16 @@ CHANGES = st.dictionaries(st.sampled_from(MEMBERS), ANY_JSON | ANY_JSON.map(lamb
 @given(change=CHANGES)
 def test_no_input_is_more_than_refused(change: dict[str, Any]) -> None:
     with suppress(ProductError, ValidationError):
-        assert read({**run_input(user("Hi")), **change}).thread
+        assert read_run_input({**run_input(user("Hi")), **change}).thread
 
 
 def test_a_backslash_before_u0000_is_no_nul() -> None:
-    assert read(run_input(user("\\u0000"))).text == "\\u0000"
+    assert read_run_input(run_input(user("\\u0000"))).text == "\\u0000"
 
 
 @pytest.fixture
 def somebody(db: None) -> User:
-    save_provider(
+    upsert_provider(
         name="P", kind=Provider.Kind.OPENAI, base_url="http://127.0.0.1:9/v1", api_key="", models=[("m", 9_000)],
         default=True,
     )  # fmt: skip
@@ -405,7 +405,7 @@ def begin_run(somebody: User) -> Callable[..., Turn]:
     """Starts a run and returns its turn."""
 
     def begin(*messages_: dict[str, Any], key: str | None = None, **more: Any) -> Turn:
-        return start(user=somebody, run=read(run_input(*messages_, **more)), key=key).turn
+        return start_run(user=somebody, run=read_run_input(run_input(*messages_, **more)), key=key).turn
 
     return begin
 

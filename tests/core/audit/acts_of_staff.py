@@ -17,10 +17,10 @@ from accounts.services import create_token
 from accounts.webhooks.services import create_webhook
 from chat.conversations.erasing import erase_due
 from core.audit.models import Entry
-from core.audit.origin import How, Origin, acting
+from core.audit.origin import How, Origin, use_origin
 from files.models import Embedder
 from llm.models import ToolServer, WebAccess, WebSearch
-from llm.services import store_model
+from llm.services import save_model_form
 from llm.tools.services import store_tool_server, store_web_access
 from personas.models import BudgetProfile, Reminder, SummaryPrompt, SystemPrompt
 from personas.services import save_prompt, save_text
@@ -261,7 +261,7 @@ def _(w: World) -> None:
 
 def in_admin(w: World, does: Callable[[], object]) -> None:
     """Call the service of a form with many fields, as the admin's page does."""
-    with acting(Origin(How.ADMIN, AGENT, "a-request")):
+    with use_origin(Origin(How.ADMIN, AGENT, "a-request")):
         does()
 
 
@@ -270,14 +270,14 @@ def _(w: World) -> None:
     model = w.model()
     model.pk, model._state.adding, model.name = None, True, "another"
     model.pk = type(model)().pk
-    in_admin(w, lambda: store_model(user=w.admin, model=model))
+    in_admin(w, lambda: save_model_form(user=w.admin, model=model))
 
 
 @staff("model.changed")
 def _(w: World) -> None:
     model = w.model()
     model.enabled = False
-    in_admin(w, lambda: store_model(user=w.admin, model=model))
+    in_admin(w, lambda: save_model_form(user=w.admin, model=model))
 
 
 @staff("model.made_default")
@@ -450,13 +450,13 @@ def _(w: World) -> None:
 
 @act("token.made", How.COMMAND)
 def _(w: World) -> None:
-    with acting(Origin(How.COMMAND, name="operator")):
+    with use_origin(Origin(How.COMMAND, name="operator")):
         call_command("token", "olga")
 
 
 @act("provider.added", How.COMMAND)
 def _(w: World) -> None:
-    with acting(Origin(How.COMMAND, name="operator")):
+    with use_origin(Origin(How.COMMAND, name="operator")):
         call_command(
             "provider", "Ours", "--base-url", "http://127.0.0.1:9/v1", "--api-key", SECRET, "--model", "m:4096"
         )

@@ -15,8 +15,8 @@ from pytest_django.fixtures import Settings
 from accounts.models import User
 from core.audit.chain import ChainCheck, sign, verify
 from core.audit.models import Entry
-from core.audit.origin import How, Origin, acting
-from core.audit.services import forget_old, record
+from core.audit.origin import How, Origin, use_origin
+from core.audit.services import delete_expired, record
 
 pytestmark = pytest.mark.django_db
 RULE = "never changed or deleted"
@@ -33,7 +33,7 @@ def seal() -> None:
 def rows(db: None) -> list[Entry]:
     """Five rows at the end of the chain."""
     admin = User.objects.create_superuser("admin")
-    with acting(Origin(How.ADMIN, "203.0.113.9", "a-request")):
+    with use_origin(Origin(How.ADMIN, "203.0.113.9", "a-request")):
         for number in range(5):
             record(user=admin, action="group.added", name=f"Group {number}", changes={"n": [None, number]})
     seal()
@@ -101,7 +101,7 @@ def test_a_row_is_changed_and_deleted_through_django_no_more_than_by_sql(rows: l
         (lambda sql, row: sql("DELETE FROM audit_entry WHERE id = %s", [row.pk]), "The 1 rows before"),
         (
             lambda sql, row: sql("DELETE FROM audit_entry WHERE sequence <= %s", [row.sequence]),
-            "no retention took them",
+            "retention did not delete them",
         ),
     ],
 )
@@ -120,9 +120,9 @@ def test_the_command_tells_it_and_ends_with_an_error(rows: list[Entry]) -> None:
     with behind_the_back() as cursor:
         cursor.execute("UPDATE audit_entry SET object_name = 'x' WHERE id = %s", [rows[1].pk])
     errors = StringIO()
-    with pytest.raises(CommandError, match="not as it was written: 1 finding"):
+    with pytest.raises(CommandError, match="changed after it was written: 1 fault"):
         call_command("audit", "--verify", stdout=StringIO(), stderr=errors)
-    assert f"row {rows[1].sequence:,}: A name or the address in it was changed." in errors.getvalue()
+    assert f"row {rows[1].sequence:,}: A name or the address of this row was changed." in errors.getvalue()
 
 
 def test_an_end_that_was_cut_off_is_found_by_what_was_kept_elsewhere(rows: list[Entry]) -> None:
@@ -143,7 +143,7 @@ def test_a_new_key_signs_and_the_old_one_still_verifies(rows: list[Entry], setti
     seal()
     assert broken() == []
     settings.ENCRYPTION_KEYS = ["another"]
-    assert set(broken()) == {"It was changed, or written under a key that is no longer in ENCRYPTION_KEYS."}
+    assert set(broken()) == {"It was changed, or signed with a key that is no longer in ENCRYPTION_KEYS."}
 
 
 def test_of_what_was_rolled_back_no_row_stays(rows: list[Entry]) -> None:
@@ -158,7 +158,7 @@ def test_of_what_was_rolled_back_no_row_stays(rows: list[Entry]) -> None:
 
 
 def test_nothing_is_forgotten_unless_it_is_set(rows: list[Entry]) -> None:
-    assert forget_old() == 0
+    assert delete_expired() == 0
 
 
 def test_what_is_older_than_the_setting_goes_and_the_chain_still_holds(rows: list[Entry], settings: Settings) -> None:
@@ -168,16 +168,16 @@ def test_what_is_older_than_the_setting_goes_and_the_chain_still_holds(rows: lis
     for number in range(4):
         record_at(old if number < 2 else timezone.now(), number)
     settings.AUDIT_DAYS = 30
-    assert forget_old() == 2
+    assert delete_expired() == 2
     seal()
     left = list(Entry.objects.order_by("sequence"))
     assert [row.sequence for row in left] == [3, 4, 5]
     assert left[-1].action == "audit.forgotten" and left[-1].changes["through"] == 2
     assert broken() == []
-    assert forget_old() == 0
+    assert delete_expired() == 0
     with behind_the_back() as cursor:
         cursor.execute("DELETE FROM audit_entry WHERE sequence = 3")
-    assert any("no retention took them" in sentence for sentence in broken())
+    assert any("retention did not delete them" in sentence for sentence in broken())
 
 
 def test_the_newest_row_stays_however_old_it_is(rows: list[Entry], settings: Settings) -> None:
@@ -186,7 +186,7 @@ def test_the_newest_row_stays_however_old_it_is(rows: list[Entry], settings: Set
         cursor.execute("DELETE FROM audit_entry")
     record_at(timezone.now() - timedelta(days=40), 0)
     record_at(timezone.now() - timedelta(days=39), 1)
-    assert forget_old() == 1
+    assert delete_expired() == 1
     seal()
     assert [row.sequence for row in Entry.objects.order_by("sequence")] == [2, 3] and broken() == []
 

@@ -18,7 +18,7 @@ from django.utils import timezone
 from accounts.models import User
 from accounts.services import create_token
 from core.audit.models import Entry
-from core.audit.origin import How, Origin, acting
+from core.audit.origin import How, Origin, use_origin
 from core.audit.reading import AuditFilter, csv_pages, json_lines
 from core.audit.services import record
 from tests.config.household import content
@@ -36,7 +36,7 @@ def olga() -> User:
 @pytest.fixture
 def acts(olga: User) -> list[Entry]:
     """Return acts of olga, and acts without a person."""
-    with acting(Origin(How.PAGE, "203.0.113.9", "request-1")):
+    with use_origin(Origin(How.PAGE, "203.0.113.9", "request-1")):
         record(user=olga, action="persona.deleted", row=olga)
         record(user=olga, action="group.added", row=olga, name="=cmd()")
     record(user=None, action="group.deleted", name="Nobody's")

@@ -6,11 +6,11 @@ from django.test import Client
 from django.utils.translation import override
 
 from accounts.models import User
-from core.admin import HISTORY_PAGE, act_in_words, kind_in_words
+from core.admin import HISTORY_PAGE, action_label, kind_label
 from core.audit.actions import ACTIONS
 from core.audit.models import Entry
 from core.audit.services import record
-from core.audit.words import WORDS
+from core.audit.words import ACTION_LABELS
 
 pytestmark = pytest.mark.django_db
 
@@ -28,15 +28,15 @@ def olga(admin_user: User) -> User:
 
 
 def test_every_act_has_words_in_both_languages() -> None:
-    assert set(ACTIONS) == WORDS.keys()
+    assert set(ACTIONS) == ACTION_LABELS.keys()
     with override("vi"):
-        assert {action for action in ACTIONS if act_in_words(action) == WORDS[action]} == set()
+        assert {action for action in ACTIONS if action_label(action) == ACTION_LABELS[action]} == set()
 
 
 def test_kinds_are_called_what_pages_call_them() -> None:
-    assert kind_in_words("accounts.apitoken") == "API token"
-    assert kind_in_words("accounts.gone") == "accounts.gone"
-    assert kind_in_words("") == ""
+    assert kind_label("accounts.apitoken") == "API token"
+    assert kind_label("accounts.gone") == "accounts.gone"
+    assert kind_label("") == ""
 
 
 def test_a_history_has_the_newest_first_page_by_page(admin_client: Client, olga: User) -> None:
@@ -55,7 +55,7 @@ def test_the_list_says_both_and_filters_by_the_code(admin_client: Client, olga: 
     (entry,) = page.context["cl"].result_list
     text = page.content.decode()
     assert 'Person changed <code class="quiet">person.changed</code>' in text
-    assert "API token made · token.made" in text
+    assert "API token created · token.made" in text
     one = admin_client.get(f"/admin/audit/entry/{entry.pk}/change/").content.decode()
     assert "<code>true → false</code>" in one
     assert Entry.objects.filter(object_id=str(olga.pk)).count() == HISTORY_PAGE + 2

@@ -14,21 +14,21 @@ MOST_SHOWN = 100  # faults that are printed in full; the rest are only counted
 
 class Command(BaseCommand):
     help = (
-        "Prints who did what, the oldest first, or with --verify checks the chain of hashes: status 1 where a row was "
-        "changed, taken out or put in behind the product's back."
+        "Prints the audit, oldest act first. With --verify, checks the chain of hashes instead, and exits with status "
+        "1 if somebody changed, removed or inserted rows in the database."
     )
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("--since", metavar="WHEN", help="a day or a time, such as 2026-11-01 or 2026-11-01T08:00Z")
         parser.add_argument("--after", type=int, metavar="SEQUENCE", help="acts with a greater sequence")
-        parser.add_argument("--actor", default="", metavar="NAME", help="the user name or id of who did it")
-        parser.add_argument("--action", default="", help="such as token.made, or token for all that begin so")
-        parser.add_argument("--json", action="store_true", help="a JSON object a line, with everything")
+        parser.add_argument("--actor", default="", metavar="NAME", help="acts of this user, by name or id")
+        parser.add_argument("--action", default="", help="such as token.made, or token for all acts on tokens")
+        parser.add_argument("--json", action="store_true", help="one JSON object per line, with all fields")
         parser.add_argument("--verify", action="store_true", help="check the chain from its beginning on")
         parser.add_argument(
             "--head",
             metavar="SEQUENCE:HASH",
-            help="with --verify: a place and hash that were kept elsewhere, to find out whether the end was cut off",
+            help="with --verify: a sequence and hash that you stored elsewhere, to detect whether the end is missing",
         )
 
     def handle(self, *args: Any, **options: Any) -> None:
@@ -36,7 +36,7 @@ class Command(BaseCommand):
             self._verify(options["head"])
             return
         chosen = AuditFilter(
-            since=_moment(options["since"]),
+            since=_parse_time(options["since"]),
             after=options["after"],
             actor=options["actor"],
             action=options["action"],
@@ -44,7 +44,7 @@ class Command(BaseCommand):
         try:
             rows = chosen.rows()
         except LookupError as error:
-            raise CommandError(f"There is no act “{error.args[0]}”. Name one such as token.made.") from error
+            raise CommandError(f"There is no act “{error.args[0]}”. Name an act such as token.made.") from error
         if options["json"]:
             for page in json_lines(rows):
                 self.stdout.write(page, ending="")
@@ -62,12 +62,12 @@ class Command(BaseCommand):
             if faults <= MOST_SHOWN:
                 place = "-" if fault.sequence is None else f"{fault.sequence:,}"
                 self.stderr.write(f"row {place}: {fault.sentence}")
-        faults += self._is_cut_off(head)
+        faults += self._lacks_head(head)
         self.stdout.write(f"{check.rows:,} rows checked; the last is {check.sequence}:{check.hash}")
         if faults:
-            raise CommandError(f"The audit is not as it was written: {faults:,} findings.")
+            raise CommandError(f"The audit was changed after it was written: {faults:,} faults.")
 
-    def _is_cut_off(self, head: str | None) -> bool:
+    def _lacks_head(self, head: str | None) -> bool:
         if head is None:
             return False
         sequence, _, digest = head.partition(":")
@@ -75,11 +75,11 @@ class Command(BaseCommand):
             raise CommandError("Write --head as the sequence and the hash that an earlier --verify printed: 12:9f86…")
         if Entry.objects.filter(sequence=int(sequence), hash=digest).exists():
             return False
-        self.stderr.write(f"row {sequence}: It is not there, or has another hash than the one that was kept.")
+        self.stderr.write(f"row {sequence}: It is missing, or its hash differs from --head.")
         return True
 
 
-def _moment(text: str | None) -> datetime | None:
+def _parse_time(text: str | None) -> datetime | None:
     if text is None:
         return None
     try:
