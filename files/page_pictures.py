@@ -26,7 +26,7 @@ from files.ingest import BYTES_LOST
 from files.models import File
 from files.pages import StoredText
 from files.undrawn import failure_of, remember_failure
-from readers.api import ReaderError, WordPlace, shown_page
+from readers.api import ReaderError, WordPlace, draw_marked_page
 
 DRAWN_AT_ONCE = 2  # pages per process
 WAITING_OF_PERSON = 2  # waiting requests per user, in addition to the request that is being drawn
@@ -74,7 +74,7 @@ def _draw(file: File, page: int, marked: str, before: str, places: list[WordPlac
         raise ProductError("busy", BUSY, status=503, retry_after=RETRY_AFTER)
     try:
         with storage.local_path(file, shown=file.converted) as path:
-            return shown_page(path, page - 1, marked, sum(map(str.isalnum, before)), places)
+            return draw_marked_page(path, page - 1, marked, sum(map(str.isalnum, before)), places)
     except ReaderError as error:
         remember_failure(file.pk, page, error.code)
         raise _not_drawn(error.code) from error

@@ -21,7 +21,7 @@ from core.sentences import Sentence
 from files import services
 from files.models import File, FileText, RecognisedPage
 from files.models.file import FileUses
-from readers.api import RECOGNISED, WordPlace, places_of_passage, unpacked
+from readers.api import RECOGNISED, WordPlace, places_of_passage, unpack_places
 
 WINDOW = 60_000  # characters shown at a time
 MOST_PIECES = 50  # pages shown at a time
@@ -156,7 +156,7 @@ class StoredText:
         """
         rows = RecognisedPage.objects.filter(file=self.file, page=page).values_list("places", flat=True)
         packed = rows.first() if passage else None
-        return places_of_passage(unpacked(bytes(packed)), before, passage) if packed else []
+        return places_of_passage(unpack_places(bytes(packed)), before, passage) if packed else []
 
     def without_places(self, pieces: Iterable[TextPiece]) -> set[int]:
         """Return the recognised pages without stored places of words. No passage can be marked on them."""

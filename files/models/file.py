@@ -205,7 +205,10 @@ class FileText(models.Model):
 
 
 class RecognisedPage(models.Model):
-    """Places of the words recognised on a page, as `readers.outside.places.packed` writes them. Pages count from 1."""
+    """Places of the words recognised on a page, as `readers.outside.places.pack_places` writes them.
+
+    Pages count from 1.
+    """
 
     pk = models.CompositePrimaryKey("file_id", "page")
     file = models.ForeignKey(File, on_delete=models.CASCADE, related_name="+", db_index=False)
