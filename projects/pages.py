@@ -9,7 +9,7 @@ from accounts.models import EDITING, Role, User
 from core.requests import choices
 from files.index.finding import find_passages
 from files.index.ledger import Payer
-from files.index.search import excerpts
+from files.index.search import cut_excerpts
 from files.models import File
 from personas.models import Persona
 from projects import members as membership
@@ -90,7 +90,7 @@ def found_passages(user: User, project: Project, query: str) -> Mapping[str, obj
     if not query.strip():
         return {"query": query, "results": None}
     result = find_passages(queries=[query], files=services.files_of(project), limit=RESULTS, payer=Payer(user.pk))
-    return {"query": query, "results": excerpts(result.hits), "notes": result.notes}
+    return {"query": query, "results": cut_excerpts(result.hits), "notes": result.notes}
 
 
 def file_picker(user: User, project: Project, query: str) -> FilePicker:

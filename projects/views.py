@@ -13,9 +13,9 @@ from accounts.access.sessions import SignedInRequest as Request
 from accounts.models import Role
 from core.requests import choice, with_row
 from core.sentences import Sentence
-from files.api import whole_number
+from files.api import parse_position
 from files.services import visible_file
-from files.views import repetitions, upload
+from files.views import repetition_notices, upload
 from personas.models import Persona
 from projects import invitations, pages, services
 from projects import members as membership
@@ -70,7 +70,7 @@ def decline(request: Request, invitation: Invitation) -> HttpResponse:
 def save(request: Request, row: Project) -> HttpResponse:
     """Save the name, the instructions, the persona, and whether models may reach the web."""
     roles.require_editor(user=request.user, project=row)
-    based_on = whole_number(request.POST, "version")
+    based_on = parse_position(request.POST, "version")
     services.update_project(user=request.user, project=row, fields=_fields(request, row), based_on=based_on)
     return _go(request, reverse("chat:project", args=[row.pk]))
 
@@ -122,14 +122,14 @@ def upload_files(request: Request, row: Project) -> HttpResponse:
     files = upload(request)
     for file in files:
         services.add_file(user=request.user, project=row, file=file)
-    return _entries(request, row, repetitions(files))
+    return _entries(request, row, repetition_notices(files))
 
 
 @with_row(roles.visible_project)
 def change_file(request: Request, row: Project, file: UUID) -> HttpResponse:
     """Pin (`pinned`: true or false) or move (`position`) a file."""
     pinned = {"true": True, "false": False}.get(request.POST.get("pinned", ""))
-    position = whole_number(request.POST, "position")
+    position = parse_position(request.POST, "position")
     services.change_file(user=request.user, project=row, file=file, pinned=pinned, position=position)
     return _entries(request, row)
 

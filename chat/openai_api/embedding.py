@@ -19,7 +19,7 @@ from chat.openai_api.errors import refused
 from core.audit.origin import origin
 from core.errors import ProductError
 from core.json_types import JsonObject
-from files.index.embedders import active_embedder, client_of, count_tokens
+from files.index.embedders import active_embedder, count_tokens, create_client
 from files.index.ledger import Payer
 from files.index.vectors import Vector
 from files.models import Embedder
@@ -93,7 +93,7 @@ def answer(user: User, body: JsonObject, abandoned: threading.Event) -> Embeddin
         raise refused("encoding_format", "“encoding_format” is float or base64.")
     texts = _texts(body.get("input"))
     zero = np.zeros(embedder.dimensions, dtype=np.float32)  # for a text in which the embedder knows no word
-    client = client_of(embedder)
+    client = create_client(embedder)
     payer = Payer(user.pk, origin().token_id)
     with record_search_call(embedder, payer, count_tokens(texts), limited=True) as read:
         vectors = [zero if vector is None else vector for vector in client.embed(texts, read, abandoned)]

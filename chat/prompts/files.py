@@ -39,11 +39,11 @@ from chat.models.tree import ids_down_to
 from chat.prompts.history import READABLE, Documents, texts_of, why_missing
 from core.sentences import Sentence
 from files.index.finding import find_passages
-from files.index.language import readable
+from files.index.language import prepare_text
 from files.index.ledger import NO_PAYER, Payer
 from files.index.search import ChunkHit, SearchResult
 from files.models import File
-from files.services import tokens_of
+from files.services import get_token_count
 from personas.models import BudgetProfile
 from personas.texts import Texts
 from projects.models import ProjectFile
@@ -152,7 +152,9 @@ def project_files(
     if not documents.vision:
         documents.reports += [_unsent_image(str(entry.file_id), "no_vision") for entry in pictures]
         return project
-    images = [ImageRef(str(each.file_id), tokens_of(file=each.file) or 0, title=each.file.name) for each in pictures]
+    images = [
+        ImageRef(str(each.file_id), get_token_count(file=each.file) or 0, title=each.file.name) for each in pictures
+    ]
     shown = _images_in(images, project)
     documents.reports += [_unsent_image(image.id, "project_image") for image in images if image not in shown]
     return replace(project, images=shown)
@@ -516,7 +518,7 @@ class PromptFiles:
         return self._searched[ids]
 
     def _is_brief(self) -> bool:
-        words = re.finditer(r"\w+", readable(self.question))
+        words = re.finditer(r"\w+", prepare_text(self.question))
         return len(list(islice(words, BRIEF + 1))) <= BRIEF
 
 

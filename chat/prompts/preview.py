@@ -22,7 +22,7 @@ from core.background import submit
 from core.i18n import grouped
 from core.outside import wait_outside
 from files.models import File
-from files.services import tokens_of
+from files.services import get_token_count
 from llm.learning import Evidence, source_words
 from llm.models import Model
 from llm.services import RATIO_TRUSTED, cache_rule
@@ -271,5 +271,5 @@ def _cache(model: Model, sent: cache.SentPrompt, conversation: Conversation | No
 
 def _selected(files: Sequence[File]) -> int | None:
     """Return the tokens of all files, None while the count of one is unknown."""
-    counts = [tokens_of(file=file) for file in files]
+    counts = [get_token_count(file=file) for file in files]
     return None if None in counts else sum(count or 0 for count in counts)

@@ -33,7 +33,7 @@ from core.jobs import JobKind
 from core.permissions import has_right
 from core.requests import get_or_404
 from core.sentences import NO_SENTENCE, Sentence
-from files.index.chunks import chunks_of
+from files.index.chunks import build_chunks
 from files.models import Chunk, File, FileText
 from files.services import store, visible_file
 from llm import tokens
@@ -484,7 +484,7 @@ def _chunks_of(file: File) -> tuple[str, list[tuple[int, int, int, str]]]:
     text = content.text if content is not None else ""
     rows = list(Chunk.objects.filter(file=file).order_by("ordinal").values_list("start", "end", "tokens", "heading"))
     if not rows and content is not None:  # the file has no chunks yet
-        chunks = chunks_of(file, file.media_type, text, content.spans)
+        chunks = build_chunks(file, file.media_type, text, content.spans)
         rows = [(chunk.start, chunk.end, chunk.tokens, chunk.heading) for chunk in chunks]
     if not rows:
         detail = Sentence(

@@ -17,7 +17,7 @@ from chat.prompts.preview import TurnDraft, plan_ahead
 from chat.prompts.turn_context import base_context
 from chat.prompts.wording import NO_ROOM, freed
 from chat.summaries.services import would_free
-from files.services import tokens_of
+from files.services import get_token_count
 from llm.models import Model
 
 FILES = 2  # number of files to offer, the largest of the conversation
@@ -89,7 +89,7 @@ def _files_to_remove(user: User, draft: TurnDraft, error: Mapping[str, Any]) -> 
         over = error["needed"] - error["limit"]
     if over is None and "tokens" in error:
         over = error["tokens"] - error["room"]
-    sized = [(tokens_of(file=file) or 0, file) for file in chosen_files(user=user, ids=draft.files)]
+    sized = [(get_token_count(file=file) or 0, file) for file in chosen_files(user=user, ids=draft.files)]
     for size, file in sorted(sized, key=lambda each: -each[0]):
         fits = error["code"] in ("file_failed", "file_not_ready") or (over is not None and size >= over)
         yield RoomOffer(kind="remove_file", id=str(file.pk), title=file.name, frees=size, fits=fits)

@@ -10,7 +10,7 @@ from chat.models import Conversation
 from chat.models.conversation_state import ConversationStatus, require_persona, require_room, scope_of
 from core.audit.origin import origin
 from files.models import File
-from files.services import tokens_of
+from files.services import get_token_count
 from llm.models import Model
 from llm.types.model_call import Usage
 from personas.models import Persona
@@ -79,7 +79,7 @@ class QuestionTokens(NamedTuple):
 
 
 def question_tokens(text: str, files: Sequence[File] = ()) -> QuestionTokens:
-    attached = sum(tokens_of(file=file) or 0 for file in files)
+    attached = sum(get_token_count(file=file) or 0 for file in files)
     least = -(-len(text) // MOST_CHARACTERS_PER_TOKEN)
     return QuestionTokens(least + attached, len(text) // CHARACTERS_PER_TOKEN + attached)
 

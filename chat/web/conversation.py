@@ -43,7 +43,7 @@ from core.errors import ProductError
 from core.requests import get_or_404, identifier, with_headers, with_row
 from core.text import unix_lines
 from files.models import File
-from files.services import tokens_of
+from files.services import get_token_count
 from llm.models import Model
 from personas.models import Persona
 from personas.services import model_for
@@ -233,7 +233,7 @@ def _sizes(user: User, draft: TurnDraft, planned: Plan) -> dict[str, int]:
     """Return the tokens of the draft's files by id: as planned, or if the draft does not fit, of their whole texts."""
     if planned["fits"] is False:
         files = chosen_files(user=user, ids=draft.files)
-        return {str(file.pk): size for file in files if (size := tokens_of(file=file))}
+        return {str(file.pk): size for file in files if (size := get_token_count(file=file))}
     chosen = {str(pk) for pk in draft.files}
     sized = ((each.get("id") or "", each.get("tokens")) for each in planned["sources"])
     return {pk: tokens for pk, tokens in sized if pk in chosen and tokens}

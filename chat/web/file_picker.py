@@ -21,7 +21,7 @@ from chat.web.conversation import composer_scope
 from core.requests import identifier
 from core.sentences import Sentence
 from files.index.ledger import Payer
-from files.index.search import PassageExcerpt, excerpts, search_many
+from files.index.search import PassageExcerpt, cut_excerpts, search_many
 from files.models import File
 from personas.services import model_for
 
@@ -79,7 +79,7 @@ def _matches(user: User, query: str) -> FileMatches:
         return FileMatches([(file, None) for file in visible[:ROWS]])
     best: dict[UUID, PassageExcerpt] = {}
     result = search_many(queries=[query], files=visible, limit=PASSAGES, payer=Payer(user.pk))
-    for passage in excerpts(result.hits):
+    for passage in cut_excerpts(result.hits):
         best.setdefault(passage.file, passage)
     named = {file.pk: file for file in visible.filter(name__icontains=query)[:ROWS]}
     inside = visible.in_bulk(best)

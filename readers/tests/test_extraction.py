@@ -176,7 +176,7 @@ COMPOUND = bytes.fromhex("d0cf11e0a1b11ae1") + bytes(504)
         (office_97.compound({"Contents": b"x"}), "Files of this kind cannot be read"),
         (b"\x1f\x8b\x08" + bytes(90), "This is an archive of files"),
         (samples.archive({"Index/Document.iwa": "x"}), "This is a document of Pages"),
-        (b"\0\0\0\x18ftypheic" + bytes(90), "This is a picture of a phone"),
+        (b"\0\0\0\x18ftypheic" + bytes(90), "This is a phone picture"),
         (b"ID3\x03" + bytes(90), "This is a sound recording"),
         (b"\0\0\0\x18ftypisom" + bytes(90), "This is a video"),
         (b"\x7fELF" + bytes(90), "This is a program"),

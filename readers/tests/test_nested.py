@@ -117,7 +117,7 @@ def test_a_password_opens_what_is_protected_in_an_archive_and_the_rest_is_named(
     assert (closed_names(extracted), extracted.left_out) == (["a.docx", "c.xlsx"], {})
     assert (
         str(closed_notice(extracted))
-        == "Files in it that a password still closes: a.docx, c.xlsx. Enter the password on its page."
+        == "Files in it that still need a password: a.docx, c.xlsx. Enter the password on its page."
     )
     opened = read(secrets(), password="tëst 1")
     first, second, third = pages(opened)
