@@ -31,7 +31,7 @@ from core.errors import NotFound, ProductError
 from core.requests import get_or_404, identifier
 from core.sentences import Sentence
 from projects.models import Project
-from projects.models.roles import role_of
+from projects.models.roles import get_role
 
 MAX_SHARES = 50  # shares of one conversation
 MAX_SHARES_OF_PERSON = 1_000
@@ -185,7 +185,7 @@ def may_end(user: User, share: TeamShare) -> bool:
     """Return whether the user owns the conversation, alone received the share, or owns the project that received it."""
     if user.pk in (share.conversation.owner_id, share.user_id):
         return True
-    return share.project is not None and role_of(user, share.project) == Role.OWNER
+    return share.project is not None and get_role(user, share.project) == Role.OWNER
 
 
 def shares_of(user: User) -> QuerySet[TeamShare]:

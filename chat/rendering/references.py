@@ -168,7 +168,7 @@ def mention_rule(state: StateInline, silent: bool) -> bool:
     if state.src[state.pos] != "@" or state.linkLevel:
         return False
     begin = max(0, state.pos - 1)
-    start, end, code = next(codes.places(state.src[begin : state.pos + _MENTION_LENGTH]), (-1, 0, ""))
+    start, end, code = next(codes.find_mention_spans(state.src[begin : state.pos + _MENTION_LENGTH]), (-1, 0, ""))
     if begin + start != state.pos:
         return False
     if not silent:
@@ -182,7 +182,7 @@ def mention_rule(state: StateInline, silent: bool) -> bool:
 def split_mentions(text: str) -> Iterator[tuple[str, str]]:
     """Split a plain text at its mentions. Yield each piece with the code that it mentions, or with ""."""
     done = 0
-    for start, end, code in codes.places(text):
+    for start, end, code in codes.find_mention_spans(text):
         yield text[done:start], ""
         yield text[start:end], code
         done = end

@@ -34,7 +34,7 @@ def begin(task_id: UUID) -> None:
     """Begin a draft that is due, if it can begin now. An error is stored with the task for its owner to see."""
     try:
         with transaction.atomic():
-            task = drafts.waiting().select_related("owner").filter(pk=task_id).first()
+            task = drafts.due_drafts().select_related("owner").filter(pk=task_id).first()
             if task is None:
                 return
             lock_tasks(task.owner)
@@ -51,12 +51,12 @@ def begin(task_id: UUID) -> None:
 
 def unclaimed() -> list[UUID]:
     """Return the tasks with a due draft that no worker has begun."""
-    return background.unclaimed(drafts.waiting())
+    return background.unclaimed(drafts.due_drafts())
 
 
 def due_beside(conversation_id: UUID) -> list[UUID]:
     """Return the first due drafts of a conversation's owner. They may have waited for an answer to end."""
-    owned = drafts.waiting().filter(owner__conversations=conversation_id)
+    owned = drafts.due_drafts().filter(owner__conversations=conversation_id)
     return list(owned.values_list("pk", flat=True)[:MAX_DRAFTS])
 
 
@@ -72,7 +72,7 @@ def _must_wait(task: Task) -> bool:
 
 @transaction.atomic
 def _refuse(task_id: UUID, error: ProductError) -> None:
-    task = drafts.waiting().select_related("owner").filter(pk=task_id).first()
+    task = drafts.due_drafts().select_related("owner").filter(pk=task_id).first()
     if task is None:
         return
     lock_tasks(task.owner)

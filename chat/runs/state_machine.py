@@ -33,9 +33,9 @@ from personas.models import Persona
 from personas.services import rules_at
 from projects.planner.models import Run, RunStep
 from projects.planner.models.task import Task
-from projects.planner.queries import written_by_hand
+from projects.planner.queries import are_written_by_user
 from projects.planner.rules import Actor
-from projects.planner.services import accept, clear_breakpoint, draft_begun
+from projects.planner.services import accept, clear_breakpoint, mark_draft_begun
 
 SWEEP_AFTER = timedelta(seconds=5)  # the sweeper waits so long, since another process may be about to advance the run
 LONG_TURN = timedelta(minutes=1)  # a turn that takes longer is checked against the run's limit of minutes
@@ -100,7 +100,7 @@ def take_over(*, user: User, requested: Run, persona: Persona | None) -> Run:
         run.save(update_fields=["unasked", "starts_itself", "model", "token"])
         update_conversation(user=user, conversation=run.conversation, fields={"persona": persona})
         accepted = run.status == Run.Status.READY and run.starts_itself and not _unread(run)
-        if accepted or written_by_hand(checklist(run.task)):
+        if accepted or are_written_by_user(checklist(run.task)):
             run.started = timezone.now()
             accept(actor=Actor(user), task=run.task)
         if run.started is not None or run.status == Run.Status.WAITING:
@@ -318,7 +318,7 @@ def _begin(run: Run, item: Task | None, ask: Ask | None) -> list[Turn]:
         run=run, number=number, code=code, attempt=last_step.attempt + 1 if last_step else 1, reminds=again, turn=turn
     )
     if item is None:
-        draft_begun(user=run.owner, task=run.task)
+        mark_draft_begun(user=run.owner, task=run.task)
     mark(run, run.task, Task.Status.DOING)
     if item is not None:
         mark(run, item, Task.Status.DOING)

@@ -18,7 +18,7 @@ from core.sentences import NO_SENTENCE, Sentence
 from projects.planner.models import Run, RunStep
 from projects.planner.models.task import Task
 from projects.planner.rules import Actor
-from projects.planner.services import draft_begun, set_status
+from projects.planner.services import mark_draft_begun, set_status
 from workspace.models import WorkspaceVersion
 
 # The allowed transitions: from a status to the statuses that may follow it, with the reasons. “done” is final.
@@ -152,7 +152,7 @@ def wait(run: Run, code: str, detail: Sentence, *, needs: str = "") -> list[Turn
 def end(run: Run, status: str, code: str = "", detail: Sentence = NO_SENTENCE) -> list[Turn]:
     """End the run and reopen tasks in progress. Return an empty list, since this begins no turns."""
     become(run, status, code, detail)
-    draft_begun(user=run.owner, task=run.task, over=True)
+    mark_draft_begun(user=run.owner, task=run.task, ended=True)
     for row in (run.task, run.item):
         if row is not None:
             mark(run, row, Task.Status.OPEN, only=(Task.Status.DOING, Task.Status.WAITING))

@@ -50,7 +50,7 @@ from personas.services import model_for
 from projects.models import Project
 from projects.models.roles import visible_project
 from projects.saved_prompts.models import SavedPrompt
-from projects.saved_prompts.services import offered_prompts, visible_saved_prompt
+from projects.saved_prompts.services import suggest_prompts, visible_saved_prompt
 from projects.saved_prompts.variables import LONGEST, fill, variables
 
 FIRST_PERSONAS = 6  # personas that a user without conversations is shown
@@ -339,7 +339,7 @@ def change_persona(request: Request, row: Conversation) -> HttpResponse:
 def offer_prompts(request: Request, pk: UUID | None = None) -> HttpResponse:
     """Show completions for a message that begins with /: the user's prompts and the persona's starter messages."""
     scope = scope_of(visible_conversation(request.user, pk)) if pk else _new_scope(request, request.GET)
-    offered = offered_prompts(
+    offered = suggest_prompts(
         user=request.user, persona=scope.persona, project=scope.project, typed=request.GET.get("q", "")
     )
     return render(request, "chat/_prompts.html", {"offered": offered})

@@ -216,7 +216,7 @@ def test_what_the_role_says_is_what_happens(place: Place, who: str) -> None:
 
 def role_in(project: Project, person: User) -> Role | None:
     try:
-        return roles.role_of(person, project)
+        return roles.get_role(person, project)
     except NotFound:
         return None
 
