@@ -35,7 +35,7 @@ def my_usage(request: Request) -> HttpResponse:
         {"kind": kind, "title": title, "rows": usage.lines(kind, ROWS_PER_TABLE)} for kind, title in TABLES.items()
     ]
     total = usage.total()
-    shown = [_shown_limit(state) for state in limits.all_states(request.user)] if today < _next(first) else []
+    shown = [_shown_limit(state) for state in limits.load_all_states(request.user)] if today < _next(first) else []
     context = {
         "section": "settings",
         "place": "usage",
@@ -64,7 +64,7 @@ class ShownLimit:
 
 
 def _shown_limit(state: limits.LimitJson) -> ShownLimit:
-    words = limits.in_words(state)
+    words = limits.describe_limit(state)
     return ShownLimit(
         what=words["what"],
         used=words["used"],

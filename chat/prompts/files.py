@@ -32,7 +32,7 @@ from chat.context.rendering import (
     split_project_files,
 )
 from chat.context.types import Block, ContextMessage, ContextRequest, Document, ImageRef, Reason, SourceReport
-from chat.documents.passages import HITS, passages, phrasings_of
+from chat.documents.passages import HITS, passages_document, search_queries
 from chat.models import Attachment, Mark
 from chat.models import Message as MessageRow
 from chat.models.tree import ids_down_to
@@ -221,7 +221,7 @@ class PromptFiles:
     documents.
 
     `build` sets the results. `listed`: the ids of the attachments in the list of files. `notes`: sentences about files
-    that no search finds. `passages`: whether the prompt contains passages.
+    that no search finds. `passages_document`: whether the prompt contains passages.
     """
 
     project: ProjectFiles
@@ -504,13 +504,15 @@ class PromptFiles:
         return self._passages_text(selected, self.documents.numbers) if selected else ""
 
     def _passages_text(self, hits: Mapping[UUID, Sequence[ChunkHit]], numbers: CitationNumbers) -> str:
-        return documents_text([passages(pk, of_file) for pk, of_file in hits.items()], numbers, self.documents.texts)
+        return documents_text(
+            [passages_document(pk, of_file) for pk, of_file in hits.items()], numbers, self.documents.texts
+        )
 
     def _search(self, ids: frozenset[UUID]) -> SearchResult:
         """Search these files for the question. A brief message keeps only related passages and files that it names."""
         if ids not in self._searched:
             rows = File.objects.filter(pk__in=ids, searchable=True)
-            result = find_passages(queries=phrasings_of(self.question), files=rows, limit=HITS, payer=self.payer)
+            result = find_passages(queries=search_queries(self.question), files=rows, limit=HITS, payer=self.payer)
             if self._is_brief():
                 hits = [hit for hit in result.hits if hit.related or _names(self.question, hit.name)]
                 result = replace(result, hits=hits)

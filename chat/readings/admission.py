@@ -3,7 +3,7 @@
 from uuid import UUID
 
 from accounts.models import User
-from chat.ledger.limits import require_within
+from chat.ledger.limits import require_within_limits
 from chat.models.conversation_state import join_line
 from chat.readings.models import Reading
 from core.errors import ProductError
@@ -16,7 +16,7 @@ def require_turn(user: User, token: UUID | None) -> None:
     """In the transaction in which it begins. Raises `readings_running` and `limit_reached` (429)."""
     User.objects.select_for_update(no_key=True).get(pk=user.pk)  # two at once come one after the other
     join_line(user.pk)
-    require_within(user.pk, token, None)
+    require_within_limits(user.pk, token, None)
     if Reading.objects.live().filter(person=user).count() >= MAX_READINGS:
         detail = Sentence(
             "{at_once} files are being read for you. Wait until one is done, or stop one.", at_once=MAX_READINGS

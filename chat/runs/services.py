@@ -7,7 +7,7 @@ from django.utils import timezone
 from accounts.access.rights import require
 from accounts.models import May, User
 from chat.conversations.services import MAX_TITLE, create_conversation
-from chat.ledger.limits import require_within
+from chat.ledger.limits import require_within_limits
 from chat.models import Turn
 from chat.realtime.event_stream import tell_pages
 from chat.runs import prompts
@@ -75,7 +75,7 @@ def create_run(
             status=409,
         )
     token = origin().token_id
-    require_within(user.pk, token, None)  # without a lock: each turn of the run checks again
+    require_within_limits(user.pk, token, None)  # without a lock: each turn of the run checks again
     run = Run(owner=user, task=task, model=chosen, starts_itself=starts_itself, unasked=unasked, token_id=token)
     try:
         _begin(run, persona)

@@ -21,7 +21,7 @@ from django.db.models import QuerySet
 from django.utils import timezone
 
 from accounts.access.rights import models_of
-from chat.ledger.limits import require_unused
+from chat.ledger.limits import require_not_used_up
 from chat.models import Conversation, Message, Summary, SummaryJob, Turn
 from chat.models.conversation_state import scope_of
 from chat.models.summary import Marks, in_force, marks_on, text_of
@@ -196,7 +196,7 @@ def _writer(job: SummaryJob) -> tuple[Model, Collection[UUID] | None]:
     then, since the workspace chose the model. Otherwise the conversation's model writes it, and the fallbacks are the
     models that its person may use. Raises `limit_reached`.
     """
-    require_unused(job.conversation.owner_id, job.token_id)
+    require_not_used_up(job.conversation.owner_id, job.token_id)
     context = context_for(job)
     writer_id = context.profile.summary_model_id
     writer = Model.objects.usable().filter(pk=writer_id).first() if writer_id else None

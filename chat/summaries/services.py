@@ -8,7 +8,7 @@ from django.utils import timezone
 from accounts.access.rights import models_of
 from accounts.models import User
 from chat.context.summary import SECTION_SHARES, SummaryMessage, SummaryPlan
-from chat.ledger.limits import require_within
+from chat.ledger.limits import require_within_limits
 from chat.models import Conversation, Message, Summary, SummaryJob, Turn
 from chat.models.summary import in_force, marks_on, text_of
 from chat.summaries import due
@@ -167,7 +167,7 @@ def _job(
 
 def _start(conversation: Conversation, job: SummaryJob) -> None:
     """Store a job and hand it over to a worker. Raises `limit_reached` (429)."""
-    require_within(conversation.owner_id, job.token_id, None)
+    require_within_limits(conversation.owner_id, job.token_id, None)
     job.save(force_insert=True)
     conversation.state = Conversation.State.SUMMARISING
     conversation.save(update_fields=["state"])

@@ -5,7 +5,7 @@ from decimal import Decimal
 from typing import NamedTuple
 from uuid import UUID
 
-from chat.ledger.limits import PlannedPrompt, require_prompt_within, require_within, turns_at_once
+from chat.ledger.limits import PlannedPrompt, max_live_turns, require_prompt_within, require_within_limits
 from chat.models import Conversation
 from chat.models.conversation_state import ConversationStatus, require_persona, require_room, scope_of
 from core.audit.origin import origin
@@ -51,11 +51,11 @@ def admit(
     and `limit_reached` (429). The last is also raised if the prompt alone exceeds the rest of a limit.
     """
     require_persona(conversation, status)
-    most = turns_at_once(conversation.owner_id, status.version)
+    most = max_live_turns(conversation.owner_id, status.version)
     require_room(status, len(models), most)
     room = len(models) if most is None else max(0, most - status.live)
     token = token or origin().token_id
-    limits = require_within(conversation.owner_id, token, status.version, len(models))
+    limits = require_within_limits(conversation.owner_id, token, status.version, len(models))
     if not limits:
         return [AdmittedModel(model, place >= room, token) for place, model in enumerate(models)]
     persona = conversation.persona or scope_of(conversation).persona

@@ -6,7 +6,7 @@ the common queue. So one person's many turns do not delay other people, and wait
 
 from uuid import UUID
 
-from chat.ledger.limits import turns_at_once
+from chat.ledger.limits import max_live_turns
 from chat.models import Turn
 from core.background import TURNS, UNCLAIMED_AFTER, stale_rows
 
@@ -14,7 +14,7 @@ from core.background import TURNS, UNCLAIMED_AFTER, stale_rows
 def first_in_line(person: UUID) -> list[UUID]:
     """Return a person's turns that may run now and are not claimed by a worker."""
     oldest = Turn.objects.live().filter(conversation__owner=person).order_by("pk").values_list("pk", "status")
-    return [pk for pk, status in oldest[: turns_at_once(person)] if status == Turn.Status.QUEUED]
+    return [pk for pk, status in oldest[: max_live_turns(person)] if status == Turn.Status.QUEUED]
 
 
 def move_up(conversation_id: UUID) -> None:

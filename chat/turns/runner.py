@@ -27,7 +27,7 @@ from chat.citations.judging import check_in_time
 from chat.citations.services import check
 from chat.context import cache
 from chat.context.results import ResultRoom
-from chat.documents.numbers import give_numbers
+from chat.documents.numbers import assign_numbers
 from chat.ledger.asking import Billing
 from chat.ledger.models import ModelCall
 from chat.models import SummaryJob, Turn
@@ -438,7 +438,7 @@ class _Run:
             reminders={number: text for number, text in self._reminders.items() if number < len(added)},
         )
         planned = builder.plan(context, self._claimed.leaf, added_messages, step=step, later=self._counted)
-        give_numbers(self.turn.conversation, list(planned.documents.numbers.assigned))
+        assign_numbers(self.turn.conversation, list(planned.documents.numbers.assigned))
         prompt = planned.prompt
         builder.log_trimmed(context, prompt)
         if context.model.provider.append_only and prompt.messages[-1].section == "reminder":

@@ -8,7 +8,7 @@ from django.db.models import Model as Row
 from django.db.models import QuerySet
 
 from accounts.models import User
-from chat.conversations.team_shares import received_by
+from chat.conversations.team_shares import list_received
 from chat.ledger.models import ModelCall
 from chat.ledger.services import spent
 from chat.models import Conversation
@@ -47,7 +47,7 @@ def own_conversations(user: User, project: Project) -> Mapping[str, object]:
     # The sum includes all members' conversations; it reveals nothing of their contents.
     return {
         "project_conversations": rows[:PROJECT_CONVERSATIONS],
-        "shared_here": received_by(user).filter(project=project)[:PROJECT_CONVERSATIONS],
+        "shared_here": list_received(user).filter(project=project)[:PROJECT_CONVERSATIONS],
         "spent": spent(ModelCall.objects.filter(project=project)),
     }
 

@@ -16,7 +16,7 @@ from django.utils.translation import gettext_lazy as _
 from accounts.access.offered_models import offered_models, with_favourites
 from accounts.access.rights import models_of
 from accounts.models import User
-from chat.conversations.branches import BranchView, branches_of, side_by_side
+from chat.conversations.branches import BranchView, answers_side_by_side, build_branch_views
 from chat.models import Conversation, Message, SummaryJob, Turn
 from chat.models.conversation_state import ChatScope
 from chat.models.parts import MessagePart
@@ -327,12 +327,12 @@ def placed(
         message.conversation = conversation  # the row would otherwise query the database for it
     places = siblings(messages)
     last = messages[-1]
-    group = side_by_side(last) if side_by_side_last and len(places[last.pk]) > 1 else []
+    group = answers_side_by_side(last) if side_by_side_last and len(places[last.pk]) > 1 else []
     # An answer that is being written may have grown between the two queries. The page shows the newer row.
     newer = {message.pk: message for message in group}
     messages = [newer.get(message.pk, message) for message in messages]
     places |= {message.pk: places[last.pk] for message in group}
-    branches = branches_of([*messages, *group], places, conversation.leaf_id)
+    branches = build_branch_views([*messages, *group], places, conversation.leaf_id)
     marks = marks_on(conversation.pk, conversation.leaf_id)
 
     for message in group:
@@ -383,7 +383,7 @@ def page_at(conversation: Conversation, message: Message) -> MessagesPage:
     path = ids_down_to(leaf.pk, message.depth) if leaf else []
     other = message.pk not in path
     if leaf and other and message.parent_id == leaf.parent_id:
-        other = message.pk not in {each.pk for each in side_by_side(leaf)}
+        other = message.pk not in {each.pk for each in answers_side_by_side(leaf)}
     if not other and len(path) <= PAGE // 2:
         newest = branch_page(conversation, newest=PAGE)
         if any(each.row.pk == message.pk for view in newest.messages for each in (view, *view.alternatives)):

@@ -334,7 +334,7 @@ def test_the_page_shares_and_says_why_not(olga: User, binh: User, place: Convers
     browser = browser_of(olga)
     address = f"/c/{place.pk}/team-shares/"
     refused = browser.post(address, {"username": ""})
-    assert refused.status_code == 400 and "Name one person" in refused.text
+    assert refused.status_code == 400 and "Enter one person" in refused.text
     assert browser.post(address, {"username": binh.username, "may_copy": "on"}).status_code == 302
     page = browser.get(address).text
     assert binh.username in page and "Stop sharing" in page

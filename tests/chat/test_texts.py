@@ -12,7 +12,7 @@ from django.test import Client
 from django.urls import reverse
 
 from accounts.models import User
-from chat.lab.services import chosen, planned
+from chat.lab.services import choose_turns, plan_turns
 from chat.models import Turn
 from chat.runs import prompts
 from chat.texts.examples import example
@@ -99,13 +99,13 @@ def test_a_stored_turn_is_planned_again_under_its_own_texts(
     model = Model.objects.create(provider=scripted_model_row.provider, name=uuid4().hex, context_window=2_000)
     conversation = past(person.user, 40, status="stopped")
     ask_and_wait(person, str(conversation.pk), "And then?", models=[str(model.pk)])
-    turns = chosen(most=10, owner=person.user)
+    turns = choose_turns(most=10, owner=person.user)
     write(omission_note="(more)")
-    [result] = planned(turns)
+    [result] = plan_turns(turns)
     assert result.problems == [] and result.planned == result.sent
     assert "(cut)" in str(application.model.finished("And then?")[-1].body)
     PromptText.objects.filter(name="omission_note").delete()
-    [result] = planned(turns)
+    [result] = plan_turns(turns)
     assert (result.problems[0].code, result.problems[0].detail.english) == (
         "text_deleted",
         "The version of “In place of messages left out” was deleted.",
@@ -113,7 +113,7 @@ def test_a_stored_turn_is_planned_again_under_its_own_texts(
     turn = Turn.objects.get(conversation=conversation)
     turn.report["calls"][0]["made_with"]["texts"] = "other"
     turn.save()
-    [result] = planned(turns)
+    [result] = plan_turns(turns)
     assert "built_in_texts_changed" in [problem.code for problem in result.problems]
 
 

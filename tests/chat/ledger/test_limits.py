@@ -19,7 +19,7 @@ from accounts.models.limit import period
 from accounts.services import create_token
 from chat.conversations import titles
 from chat.conversations.services import create_conversation
-from chat.ledger.limits import all_states
+from chat.ledger.limits import load_all_states
 from chat.ledger.models import ModelCall
 from chat.ledger.sums import sum_days
 from chat.models import Conversation, Message, NextMessage, SummaryJob, Turn
@@ -152,9 +152,9 @@ def test_a_turn_sets_aside_what_it_may_take_and_its_end_gives_that_back(user: Us
         ask(user)
     error = refusal(user)
     assert "may use up your limit" in error.detail and error.extra["retry_after"] == 30
-    assert all_states(user)[0]["used"] == "0"
+    assert load_all_states(user)[0]["used"] == "0"
     done(turn, 40)
-    assert all_states(user)[0]["used"] == "41"
+    assert load_all_states(user)[0]["used"] == "41"
     ask(user)
 
 
@@ -234,9 +234,9 @@ def test_a_month_is_of_sums_calls_and_what_is_set_aside(user: User) -> None:
         used(user, first + timedelta(days=day, seconds=1))
     used(user, first - timedelta(seconds=1))
     expected = str(1_000 * ((timezone.now() - first).days + 1))
-    assert all_states(user)[0]["used"] == expected
+    assert load_all_states(user)[0]["used"] == expected
     sum_days()
-    assert all_states(user)[0]["used"] == expected
+    assert load_all_states(user)[0]["used"] == expected
 
 
 def test_from_80_percent_the_plan_line_warns(user: User) -> None:
@@ -315,7 +315,7 @@ def test_no_title_is_asked_for_over_a_limit_until_the_next_answer(user: User) ->
     limit("tokens", 500, user=user)
     turn = ask(user)
     done(turn, 700)
-    assert titles.claim(turn.conversation_id) == turn.pk
+    assert titles.claim_title(turn.conversation_id) == turn.pk
     with pytest.raises(ProductError, match="limit_reached"):
         titles._require_unused(Turn.objects.select_related("conversation").get(pk=turn.pk))
     assert not Conversation.objects.get(pk=turn.conversation_id).titled
@@ -374,7 +374,7 @@ def test_the_answer_that_is_set_aside_is_as_long_as_the_personas(user: User) -> 
 def test_a_prompt_that_alone_is_more_than_what_is_left_does_not_begin(user: User, unit: str, amount: object) -> None:
     limit(unit, amount, user=user)
     error = refusal(user)
-    assert error.detail.startswith("Sending this takes more than your limit has left.")
+    assert error.detail.startswith("This message needs more than is left of your limit.")
     assert error.extra["retry_after"] > 30
     assert not Turn.objects.filter(conversation__owner=user).exists()
 
@@ -385,7 +385,7 @@ def test_the_prompt_of_a_conversation_that_is_gone_on_with_counts_with_its_messa
     limit("tokens", 9_000, user=user)
     used(user, input=2_000, output=0)
     error = refusal(user, conversation=first.conversation)
-    assert error.detail.startswith("Sending this takes more than your limit has left.")
+    assert error.detail.startswith("This message needs more than is left of your limit.")
     ask(user)  # a new one is short enough
 
 
