@@ -49,7 +49,7 @@ from chat.models.tree import branch_rows, sibling_rows, with_rows
 from chat.prompts import report as reports
 from chat.prompts.preview import TurnDraft, plan_ahead
 from chat.realtime import event_stream
-from chat.realtime.events import readable_parts
+from chat.realtime.events import translate_parts
 from chat.sending.offers import offers
 from chat.sending.services import no_next, queue, remove_next, send
 from chat.turns.services import stop_turn
@@ -90,7 +90,7 @@ class PartSerializer(serializers.Serializer[MessagePart]):
     edited = serializers.BooleanField(required=False, help_text="A user has edited this text of an answer.")
 
     def to_representation(self, instance: MessagePart) -> JsonObject:
-        return {**readable_parts([instance])[0]}
+        return {**translate_parts([instance])[0]}
 
 
 CONTEXT_NOTICE = (
@@ -265,8 +265,8 @@ def starts_turns(
 
 def _stream_events(request: Request, person: User, turn: Turn) -> HttpResponseBase:
     """Return the event stream of a turn that the request has started."""
-    lines = event_stream.lines(turn, 0, get_language() or "")
-    response = event_stream.response(Credential.of(request._request, person), lines)
+    lines = event_stream.stream_lines(turn, 0, get_language() or "")
+    response = event_stream.stream_response(Credential.of(request._request, person), lines)
     response["Location"] = request.build_absolute_uri(reverse("turn-detail", args=[turn.pk]))
     return response
 
@@ -591,7 +591,7 @@ async def turn_events(request: HttpRequest, pk: UUID) -> HttpResponseBase:
         raise ProductError("bad_sequence", "Last-Event-ID must be the `seq` of an event, a whole number from 0.")
     turn, credential = await sync_to_async(_get_turn_to_follow)(request, pk)
     require_connection(credential.person)
-    return event_stream.response(credential, event_stream.lines(turn, int(after), get_language() or ""))
+    return event_stream.stream_response(credential, event_stream.stream_lines(turn, int(after), get_language() or ""))
 
 
 def _get_turn_to_follow(request: HttpRequest, pk: UUID) -> tuple[Turn, Credential]:

@@ -35,7 +35,7 @@ from chat.models.conversation_state import follow_ups, state_of
 from chat.openai_api import create_turn
 from chat.readings import jobs as readings
 from chat.realtime.append_only import rewrite_if_due
-from chat.realtime.event_stream import announce, announce_state, hint
+from chat.realtime.event_stream import announce, announce_state, state_hint
 from chat.runs import drafts
 from chat.runs import state_machine as runs
 from chat.sending import resuming
@@ -165,7 +165,7 @@ async def _recover(turn_id: UUID) -> None:
 
 @shared_task(name="chat.tasks.forget_requests")
 def forget_requests() -> None:
-    create_turn.forget_old()
+    create_turn.delete_old_conversations()
     erasing.erase_old()
 
 
@@ -192,7 +192,7 @@ def replay(replay_id: str) -> None:
 
 @shared_task(name="chat.tasks.read_all")
 def read_all(reading_id: str) -> None:
-    background.carry(readings.run(UUID(reading_id)))
+    background.carry(readings.run_reading(UUID(reading_id)))
 
 
 @shared_task(name="chat.tasks.tidy_conversations")
@@ -276,7 +276,7 @@ async def follow_up(conversation_id: UUID) -> None:
         logger.warning("conversation %s: follow-up work waits, the database is unavailable", conversation_id)
         return
     if pages_change:
-        await announce(conversation_id, hint(conversation_id))
+        await announce(conversation_id, state_hint(conversation_id))
 
 
 def _start_due_work(conversation_id: UUID) -> bool:

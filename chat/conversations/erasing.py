@@ -19,7 +19,7 @@ from accounts.models import PeopleGroup, User
 from chat.conversations.receivers import notify_all_receivers
 from chat.models import RESTORABLE_FOR, TEMPORARY_FOR, Attachment, Conversation, Message, Tag, Turn
 from chat.readings import services as readings
-from chat.realtime.turn_stream import forget
+from chat.realtime.turn_stream import delete_streams
 from core.audit.services import record
 from core.errors import ProductError
 from core.permissions import require_store
@@ -74,7 +74,7 @@ def _erase_messages(rows: QuerySet[Message]) -> int:
     branch is too deep for that."""
     message_ids = list(rows.values_list("pk", flat=True))
     turns = list(Turn.objects.filter(answer__in=message_ids).values_list("pk", flat=True))
-    transaction.on_commit(partial(forget, turns))
+    transaction.on_commit(partial(delete_streams, turns))
     Message.with_deleted.filter(pk__in=message_ids).delete()
     return len(message_ids)
 
@@ -135,7 +135,7 @@ def erase(conversation: Conversation, *, files: Q | None = None) -> None:
     for file in _files_used_only_here(conversation).filter(files) if files is not None else ():
         delete_file(user=conversation.owner, file=file)
     turns = list(Turn.objects.filter(conversation=conversation).values_list("pk", flat=True))
-    transaction.on_commit(partial(forget, turns))
+    transaction.on_commit(partial(delete_streams, turns))
     record(user=None, action="conversation.erased", row=conversation)
     tagged = conversation.tags.exists()
     notify_all_receivers(conversation)

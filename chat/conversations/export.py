@@ -25,7 +25,7 @@ from chat.models.parts import FoundDocument, MessagePart
 from chat.models.summary import marks_on
 from chat.models.tree import branch_rows, with_rows
 from chat.readings.models import Reading
-from chat.realtime.events import readable_parts
+from chat.realtime.events import translate_parts
 from chat.rendering.references import cited_numbers
 from chat.summaries.headings import SummarySection
 from core.audit.services import record
@@ -396,7 +396,7 @@ def _export_attachment(attachment: Attachment) -> ExportedFile:
 
 def _answer_parts(parts: Sequence[MessagePart]) -> Iterator[MessagePart]:
     """Yield the parts of an answer. Reasoning at the start of a stored text becomes a separate part."""
-    for part in readable_parts(parts, attrgetter("english")):
+    for part in translate_parts(parts, attrgetter("english")):
         reasoning, answer = split_reasoning(part["text"]) if part["type"] == "text" else ("", "")
         if not reasoning:
             yield part

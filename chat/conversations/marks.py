@@ -10,7 +10,7 @@ from chat.models import Attachment, Conversation, Mark, Message
 from chat.models.conversation_state import lock, require_owner
 from chat.models.summary import Marks, marks_on, set_marks
 from chat.models.tree import ids_down_to, ids_side_by_side
-from chat.realtime.event_stream import tell_marks
+from chat.realtime.event_stream import notify_marks
 from core.errors import NotFound, ProductError
 
 MARKS = (Mark.Kind.PINNED, Mark.Kind.EXCLUDED)
@@ -95,7 +95,7 @@ def _set_marks(conversation: Conversation, question: Message, marks: Mapping[UUI
         for since in ends
         for file, mark in marks.items()
     )
-    tell_marks(conversation.pk, question.pk)
+    notify_marks(conversation.pk, question.pk)
 
 
 def _current_marks(conversation: Conversation) -> Marks:

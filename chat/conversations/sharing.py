@@ -32,7 +32,7 @@ from chat.prompts.history import expand
 from chat.prompts.inspector import Panel
 from chat.prompts.report import FILE_KINDS, ResolvedReport
 from chat.prompts.steps import answer_step
-from chat.rendering.cache import blocks_of
+from chat.rendering.cache import render_answers
 from chat.rendering.page_size import MAX_CHARACTERS, MAX_HTML, characters_of, count_fitting, html_size
 from chat.rendering.references import Sources
 from chat.summaries.idle import idle
@@ -229,7 +229,7 @@ def shared_page(share: Share | TeamShare, after: int = -1) -> SharedPage:
     candidates = list(branch_rows(share.leaf_id).filter(depth__gt=after).order_by("depth")[: PAGE_MESSAGES + 1])
     rows = candidates[: count_fitting(map(characters_of, candidates[:PAGE_MESSAGES]), MAX_CHARACTERS)]
     # No sources: citations would lead to files, and results of tools may be the text of files.
-    blocks = blocks_of([(row, Sources()) for row in rows if row.role == Message.Role.ASSISTANT])
+    blocks = render_answers([(row, Sources()) for row in rows if row.role == Message.Role.ASSISTANT])
     rows = rows[: count_fitting((html_size(row, blocks.get(row.pk, ())) for row in rows), MAX_HTML)]
     answers = [row for row in rows if row.role == Message.Role.ASSISTANT]
     seen = _seen_contexts(answers, names=share.names_sources) if share.shows_context else {}

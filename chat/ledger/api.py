@@ -17,7 +17,7 @@ from accounts.api import MeSerializer, MeView
 from accounts.models import Limit, User
 from chat.ledger.limits import LimitJson, load_all_states
 from chat.ledger.models import ModelCall
-from chat.ledger.services import table
+from chat.ledger.services import to_csv
 from chat.ledger.sums import UsageLine, UsageReport
 from core.api.fields import MoneyField, valid
 from core.audit.origin import origin
@@ -99,7 +99,7 @@ class TableRenderer(JSONRenderer):
         if not isinstance(data, list):
             return super().render(data, accepted_media_type, renderer_context)
         head = list(UsageRowSerializer().fields)
-        return table([head, *([row[name] for name in head] for row in data)])
+        return to_csv([head, *([row[name] for name in head] for row in data)])
 
 
 class LinePages(PageNumberPagination):

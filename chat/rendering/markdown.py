@@ -33,7 +33,7 @@ from markdown_it.utils import OptionsDict
 from mdit_py_plugins.dollarmath import dollarmath_plugin
 
 from chat.rendering import references
-from chat.rendering.highlighting import Colours, highlighted
+from chat.rendering.highlighting import Colours, highlight
 
 # Limits for all texts of one answer together. A text that exceeds one is shown as written.
 MAX_CHARACTERS = 400_000  # also the most that is shown as written
@@ -46,18 +46,18 @@ NEWLINE = re.compile(r"\r\n?")
 FENCE = re.compile(r"^ *(```|~~~)", re.MULTILINE)
 LINK = re.compile(r"(https?://|mailto:)[\w\[]", re.IGNORECASE)  # followed by a host or an address
 TASK_ITEM = re.compile(r"\[([ xX])\][ \t]")
-LISTS_OPEN = {"bullet_list_open", "ordered_list_open"}
-LISTS_CLOSED = {"bullet_list_close", "ordered_list_close"}
+LIST_STARTS = {"bullet_list_open", "ordered_list_open"}
+LIST_ENDS = {"bullet_list_close", "ordered_list_close"}
 MAX_FORMULA = 4_000  # characters
 # Limits for all formulas of an answer together. The converter takes up to 12 µs per character and writes up to 30 bytes
 # of MathML per character; an ordinary formula becomes ten times its length.
-FORMULA_CHARACTERS = 30_000
-FORMULA_BYTES = 500_000
-SHORTEST_FORMULA = 10  # characters; a shorter formula counts as this long, since every formula has a fixed cost
+MAX_FORMULA_CHARACTERS = 30_000
+MAX_FORMULA_BYTES = 500_000
+MIN_FORMULA_COST = 10  # characters; a shorter formula counts as this long, since every formula has a fixed cost
 MAX_FORMULA_LINES = 100
-AROUND_BLOCK = 50  # bytes of the element that wraps each block on a page
+WRAPPER_BYTES = 50  # bytes of the element that wraps each block on a page
 REST_AS_TEXT = gettext_noop(
-    "The rest is not shown here, since it is too long. Copy the answer or export the conversation to have all of it."
+    "The rest is too long to be shown here. Copy the answer or export the conversation to get all of it."
 )
 PART_OF_ENTITY = re.compile(r"&[a-z]{0,4}$")  # the beginning of an entity that `escape` wrote
 BRACKETS = {"\\(": ("math_inline", "\\)"), "\\[": ("math_inline_double", "\\]")}
@@ -110,8 +110,8 @@ class RenderAllowance:
     characters: int = MAX_CHARACTERS
     html: int = MAX_HTML  # bytes
     steps: int = MAX_STEPS
-    formula_characters: int = FORMULA_CHARACTERS
-    formula_bytes: int = FORMULA_BYTES
+    formula_characters: int = MAX_FORMULA_CHARACTERS
+    formula_bytes: int = MAX_FORMULA_BYTES
     colours: Colours = field(default_factory=Colours)
 
     def copy(self) -> "RenderAllowance":
@@ -130,7 +130,7 @@ def _mathml(latex: str, display: Literal["inline", "block"]) -> str | None:
 def to_mathml(latex: str, display: Literal["inline", "block"], allowance: RenderAllowance) -> str:
     """Return a formula as MathML, or its escaped source if it cannot be parsed or the allowance is used up."""
     source = f"<code>{escape(latex)}</code>"
-    cost = max(len(latex), SHORTEST_FORMULA)
+    cost = max(len(latex), MIN_FORMULA_COST)
     if len(latex) > MAX_FORMULA or cost > allowance.formula_characters:
         return source
     allowance.formula_characters -= cost
@@ -215,9 +215,9 @@ def _task_items(state: StateCore) -> None:
     """Give items that begin with `[ ]` or `[x]` a checkbox, and their list a class."""
     lists: list[Token] = []
     for item, paragraph, inline in zip(state.tokens, state.tokens[1:], state.tokens[2:], strict=False):
-        if item.type in LISTS_OPEN:
+        if item.type in LIST_STARTS:
             lists.append(item)
-        elif item.type in LISTS_CLOSED:
+        elif item.type in LIST_ENDS:
             lists.pop()
         if (item.type, paragraph.type, inline.type) != ("list_item_open", "paragraph_open", "inline"):
             continue
@@ -270,7 +270,7 @@ class MarkdownRenderer(RendererHTML):
         code = (
             escape(token.content, quote=False)
             if plain
-            else highlighted(token.content, language, env["allowance"].colours)
+            else highlight(token.content, language, env["allowance"].colours)
         )
         return _code_block(code, language)
 
@@ -397,7 +397,7 @@ def _blocks(text: str, env: Env, *, plain_end: bool = False) -> Iterator[_Block]
         env["plain"] = plain_end and end == len(tokens)
         env["written"] = 0
         html = CLEANER.clean(PARSER.renderer.render(tokens[start:end], PARSER.options, env)).strip("\n")
-        size = len(html.encode()) + AROUND_BLOCK
+        size = len(html.encode()) + WRAPPER_BYTES
         if size > allowance.html:
             raise TooMuchMarkup
         allowance.html -= size

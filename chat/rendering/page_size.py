@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from html import escape
 
 from chat.models import Message
-from chat.rendering.markdown import AROUND_BLOCK
+from chat.rendering.markdown import WRAPPER_BYTES
 
 MAX_CHARACTERS = 500_000  # characters of the messages on one page; rendering them takes at most seconds
 MAX_HTML = 4_000_000  # bytes
@@ -35,7 +35,7 @@ def characters_of(message: Message) -> int:
 
 def html_size(message: Message, blocks: Sequence[Sequence[str]]) -> int:
     """Estimate the bytes of a message's HTML. `blocks` are the rendered blocks of an answer's texts."""
-    size = AROUND_MESSAGE + sum(len(block.encode()) + AROUND_BLOCK for text in blocks for block in text)
+    size = AROUND_MESSAGE + sum(len(block.encode()) + WRAPPER_BYTES for text in blocks for block in text)
     if message.role == Message.Role.USER:
         return size + len(escape(message.text).encode()) + MENTION * message.text.count("@")
     aside_text = "".join(part.get("text", "") for part in message.parts if part["type"] != "text")[:MAX_ASIDE]

@@ -25,7 +25,7 @@ from projects.planner.models import codes
 from projects.planner.models.task import Task
 from projects.planner.queries import today
 
-DOUBT = gettext_noop("The passage does not carry this sentence. Show both side by side.")
+DOUBT = gettext_noop("The passage does not support this sentence. Show both side by side.")
 MAX_NUMBERS = 50  # numbers in one citation; a longer list is no citation
 CITED = re.compile(rf"\[(\[)?(\d{{1,4}}(?:\s*,\s*\d{{1,4}}){{0,{MAX_NUMBERS - 1}}})\](?(1)\])(?!\()")
 

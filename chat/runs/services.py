@@ -9,7 +9,7 @@ from accounts.models import May, User
 from chat.conversations.services import MAX_TITLE, create_conversation
 from chat.ledger.limits import require_within_limits
 from chat.models import Turn
-from chat.realtime.event_stream import tell_pages
+from chat.realtime.event_stream import notify_pages
 from chat.runs import prompts
 from chat.runs import state_machine as runs
 from chat.runs.transitions import end, locked, save
@@ -136,7 +136,7 @@ def stop_run(*, user: User, run: Run) -> Run:
             save(current)
             if run.owner_id != user.pk:
                 record(user=user, action="run.stopped_by_admin", row=run)
-            tell_pages(current.conversation)
+            notify_pages(current.conversation)
     steps = RunStep.objects.filter(run=current, status=RunStep.Status.RUNNING)
     turn = Turn.objects.live().filter(step__in=steps).select_related("conversation__owner").first()
     if turn is not None:
@@ -166,7 +166,7 @@ def _check(task: Task) -> None:
 
 
 def _with_notice(user: User, run: Run) -> Run:
-    tell_pages(run.conversation)
+    notify_pages(run.conversation)
     return visible_run(user, run.pk)
 
 

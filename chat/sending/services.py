@@ -16,7 +16,7 @@ from chat.conversations.services import create_conversation
 from chat.models import Conversation, NextMessage, Turn
 from chat.models.conversation_state import PASSING_REFUSALS, ChatScope, lock, require_owner
 from chat.prompts.document_budget import chosen_files
-from chat.realtime.event_stream import tell_pages
+from chat.realtime.event_stream import notify_pages
 from chat.runs import state_machine as runs
 from chat.summaries.idle import RunWaits, require_no_run
 from chat.turns.submit import MAX_MODELS, Ask, check, remember_effort, submit
@@ -57,7 +57,7 @@ def send_queued(*, user: User, conversation: Conversation, pk: UUID | None = Non
     require_owner(user, conversation)
     with transaction.atomic():
         turns = submit(user=user, conversation=conversation, ask=take(conversation, pk))
-        tell_pages(conversation)
+        notify_pages(conversation)
     return turns
 
 
@@ -115,7 +115,7 @@ def queue(*, user: User, conversation: Conversation, ask: Ask, replace: bool = F
             idempotency_key=ask.key or "",
             token_id=origin().token_id,
         )
-        tell_pages(locked)
+        notify_pages(locked)
     return queued
 
 
@@ -124,7 +124,7 @@ def remove_next(*, user: User, conversation: Conversation, pk: UUID | None = Non
     require_owner(user, conversation)
     with transaction.atomic():
         ask = take(conversation, pk)
-        tell_pages(conversation)
+        notify_pages(conversation)
     return ask
 
 

@@ -260,12 +260,12 @@ def _reading(name: str, texts: Texts) -> asking.Messages:
         overhead=0,
     )
     if name.startswith("reading_part"):
-        passages = asking.numbered("The harvest was better than last year.", 0, 39, [39])
-        return asking.of_part(texts, question, title, passages, budget)
+        passages = asking.number_passages("The harvest was better than last year.", 0, 39, [39])
+        return asking.part_prompt(texts, question, title, passages, budget)
     notes = ["- The harvest was better than last year [1].", "- 4,100 kg of cacao were bought [7][9]."]
     if name == "reading_fold":
-        return asking.of_fold(texts, question, title, notes, budget)
-    return asking.of_answer(texts, question, title, notes, 97)
+        return asking.fold_prompt(texts, question, title, notes, budget)
+    return asking.answer_prompt(texts, question, title, notes, 97)
 
 
 def _run_message(name: str, texts: Texts) -> str:

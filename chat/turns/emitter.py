@@ -309,7 +309,7 @@ async def answer_of(turn: Turn) -> Answer:
     answer = Answer(str(turn.pk))
     answer.parts = list(turn.answer.parts)
     answer.seq = turn.seq
-    for event in await turn_stream.read(turn.pk, turn.seq):
+    for event in await turn_stream.read_events(turn.pk, turn.seq):
         if event.seq != answer.seq + 1:
             break  # Redis has lost events in between, so later ones cannot be applied
         fold(answer.parts, EventType(event.type), event.wire())

@@ -106,7 +106,7 @@ async def warm_up() -> None:
     for provider in await on_database(lambda: list(Provider.objects.filter(enabled=True))):
         shared_client(provider)
     with suppress(*turn_stream.CONNECTION_ERRORS):
-        await turn_stream.read("warm-up")
+        await turn_stream.read_events("warm-up")
 
 
 async def run(turn_id: UUID, looked: asyncio.Event) -> UUID | None:

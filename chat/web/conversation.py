@@ -21,7 +21,7 @@ from accounts.models import User
 from chat.conversations import services
 from chat.conversations.sidebar import side_context
 from chat.ledger.models import ModelCall
-from chat.ledger.services import spent
+from chat.ledger.services import describe_total
 from chat.models import Conversation, Message, NextMessage, Turn
 from chat.models.conversation_state import ChatScope, scope_of, visible_conversation, visible_message, visible_turn
 from chat.models.summary import NO_MARKS, marks_on
@@ -160,8 +160,8 @@ def report(request: Request, pk: UUID) -> HttpResponse:
         "panel": panel,
         "turn": turn,
         "conversation": turn.conversation,
-        "spent": spent(ModelCall.objects.filter(turn=turn)),
-        "so_far": spent(ModelCall.objects.filter(conversation=turn.conversation)),
+        "spent": describe_total(ModelCall.objects.filter(turn=turn)),
+        "so_far": describe_total(ModelCall.objects.filter(conversation=turn.conversation)),
         "offers": in_words(offers_again(turn, panel.report), panel.report["limit"]) if panel is not None else (),
     }
     return render(request, "chat/_context.html" if request.htmx else "chat/context.html", context)
@@ -194,7 +194,7 @@ def plan(request: Request, pk: UUID | None = None) -> HttpResponse:
         "panel": inspector.of_plan(shown["planned"], marks),
         "plan_url": request.path,
         "conversation": row,
-        "so_far": spent(ModelCall.objects.filter(conversation=row)) if row else "",
+        "so_far": describe_total(ModelCall.objects.filter(conversation=row)) if row else "",
         "offers": in_words(plan_offers, shown["planned"]["limit"]),
     }
     return render(request, "chat/_context.html", context)

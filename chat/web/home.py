@@ -10,7 +10,7 @@ from django.db.models import QuerySet
 from accounts.models import User
 from chat.conversations.team_shares import list_received
 from chat.ledger.models import ModelCall
-from chat.ledger.services import spent
+from chat.ledger.services import describe_total
 from chat.models import Conversation
 from chat.models.conversation_state import ChatScope
 from personas.models import Persona
@@ -48,7 +48,7 @@ def own_conversations(user: User, project: Project) -> Mapping[str, object]:
     return {
         "project_conversations": rows[:PROJECT_CONVERSATIONS],
         "shared_here": list_received(user).filter(project=project)[:PROJECT_CONVERSATIONS],
-        "spent": spent(ModelCall.objects.filter(project=project)),
+        "spent": describe_total(ModelCall.objects.filter(project=project)),
     }
 
 

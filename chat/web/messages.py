@@ -22,7 +22,7 @@ from chat.models.conversation_state import ChatScope
 from chat.models.parts import MessagePart
 from chat.models.summary import NO_MARKS, Marks, marks_on
 from chat.models.tree import branch, branch_rows, ids_down_to, newest_leaf, siblings, with_rows
-from chat.rendering.cache import blocks_of
+from chat.rendering.cache import render_answers
 from chat.rendering.page_size import MAX_ASIDE, MAX_CHARACTERS, MAX_HTML, characters_of, count_fitting, html_size
 from chat.rendering.references import Sources, cited, cited_numbers
 from chat.summaries.views import SummaryView, of_branch
@@ -341,7 +341,9 @@ def placed(
     _learn_numbers(conversation, answers)
     titles = titles_of(conversation)
     sources = {message.pk: sources_of(message, titles) for message in answers}
-    blocks = blocks_of([(message, sources[message.pk]) for message in (*messages, *group) if message.pk in sources])
+    blocks = render_answers(
+        [(message, sources[message.pk]) for message in (*messages, *group) if message.pk in sources]
+    )
 
     def view(message: Message) -> MessageView:
         newest = message.pk == conversation.leaf_id

@@ -13,7 +13,7 @@ from django.utils import translation
 from accounts.models import User
 from chat.models import Conversation, Message, RenderedAnswer, Turn
 from chat.models.tree import with_rows
-from chat.rendering.cache import blocks_of
+from chat.rendering.cache import render_answers
 from chat.web.messages import answers_page, placed
 from files.models import File
 from tests.chat.conversations import past
@@ -154,7 +154,7 @@ def test_text_language_and_renderer_count(browser: Client, owner: User, place: C
 def test_what_is_being_written_is_not_kept_and_what_is_deleted_goes(place: Conversation) -> None:
     done, pending = Message.objects.filter(conversation=place, role="assistant")
     pending.status = Message.Status.PENDING
-    assert blocks_of([(done, {}), (pending, {})])[pending.pk] == [[f"<p>{CITING}</p>"]]
+    assert render_answers([(done, {}), (pending, {})])[pending.pk] == [[f"<p>{CITING}</p>"]]
     assert [row.message_id for row in RenderedAnswer.objects.all()] == [done.pk]
     place.delete()
     assert not RenderedAnswer.objects.exists()
@@ -164,13 +164,13 @@ def test_an_answer_that_is_deleted_while_it_is_shown_is_shown(place: Conversatio
     with connection.cursor() as cursor:
         cursor.execute("SET CONSTRAINTS ALL IMMEDIATE")  # as at the end of a request's statement
     deleted = Message(conversation=place, role="assistant", parts=[{"type": "text", "text": CITING}])
-    assert blocks_of([(deleted, {})])[deleted.pk] == [[f"<p>{CITING}</p>"]]
+    assert render_answers([(deleted, {})])[deleted.pk] == [[f"<p>{CITING}</p>"]]
     assert not RenderedAnswer.objects.exists()
 
 
 def test_an_answer_that_a_page_shows_twice_is_kept_once(place: Conversation) -> None:
     answer = Message.objects.get(conversation=place, depth=1)
-    assert list(blocks_of([(answer, {}), (answer, {})])) == [answer.pk]
+    assert list(render_answers([(answer, {}), (answer, {})])) == [answer.pk]
     assert RenderedAnswer.objects.filter(message=answer).count() == 1
 
 

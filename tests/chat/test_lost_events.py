@@ -118,7 +118,7 @@ async def work(turn: Turn, dice: Random) -> Answer:
 
 
 async def read(turn: Turn, after: int = 0) -> list[WireEvent]:
-    return [event.wire() async for events in event_stream.events_of(turn, after) for event in events]
+    return [event.wire() async for events in event_stream.follow_turn(turn, after) for event in events]
 
 
 def folded(wires: list[WireEvent]) -> list[MessagePart]:
@@ -191,7 +191,7 @@ def test_a_question_that_was_lost_while_nothing_more_comes_reaches_its_reader(tu
         await turn_stream.append(turn.pk, answer.drain())
         answer.emit(EventType.TOOL_CALL_APPROVAL, part=2, call="c", state=Approval.WAITING, until="")
         question = answer.drain()
-        events = event_stream.events_of(turn)
+        events = event_stream.follow_turn(turn)
         wires = [event.wire() for event in await anext(events)]
         await turn_stream.append(turn.pk, question)
         await lose(turn.pk)
@@ -251,7 +251,7 @@ def test_a_reader_waits_for_the_last_event_of_a_turn_whose_row_has_just_ended(
         events = answer.drain()
         await on_database(store.end, turn, DONE, TurnOutcome(answer.parts, answer.seq))
         types, late = list[str](), 0
-        async for several in event_stream.events_of(turn):
+        async for several in event_stream.follow_turn(turn):
             types += [event.type for event in several]
             late += not several
             if late == 3:

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from chat.rendering.highlighting import Colours, highlighted
+from chat.rendering.highlighting import Colours, highlight
 from chat.rendering.markdown import MAX_CHARACTERS, BlockStream, render
 from chat.rendering.references import Source, Sources
 
@@ -198,10 +198,10 @@ def test_code_has_colours_in_a_known_language_up_to_a_size() -> None:
 def test_colours_end_where_their_time_does_and_the_code_stays_whole() -> None:
     code = "x = 1 # <a>\n" * 100
     colours = Colours(seconds=1e-9)
-    html = highlighted(code, "python", colours)
+    html = highlight(code, "python", colours)
     assert unescape(re.sub("<[^>]*>", "", html)) == code
     assert html.count("<span") == 1
-    assert highlighted(code, "python", colours) == escape(code, quote=False)
+    assert highlight(code, "python", colours) == escape(code, quote=False)
 
 
 @pytest.mark.parametrize("piece", ["![", "- a\n"])

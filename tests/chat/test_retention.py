@@ -13,7 +13,7 @@ from accounts.services import delete_user
 from chat.conversations.erasing import erase_due, erase_old, set_hold
 from chat.conversations.services import delete_conversation
 from chat.models import Attachment, Conversation
-from chat.openai_api.create_turn import forget_old
+from chat.openai_api.create_turn import delete_old_conversations
 from core.audit.models import Entry
 from core.errors import ProductError
 from files.models import File
@@ -85,7 +85,7 @@ def test_nothing_under_a_legal_hold_is_erased(olga: User, admin: User) -> None:
     delete_conversation(user=binh, conversation=temporary)
     Conversation.objects.filter(pk=conversations[0].pk).update(deleted=timezone.now() - timedelta(days=3))
     assert (erase_old(), erase_due()) == (0, 0)
-    forget_old()
+    delete_old_conversations()
     assert Conversation.objects.filter(pk__in=[each.pk for each in (*conversations, api, temporary)]).count() == 5
     assert not Conversation.objects.visible_to(binh).filter(pk=temporary.pk).exists()
     set_hold(user=admin, conversation=conversations[1], under_hold=False)

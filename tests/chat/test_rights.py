@@ -19,7 +19,7 @@ from accounts.services import create_token
 from chat.conversations.erasing import erase_old
 from chat.models import Conversation, Message, Share, Turn
 from chat.models.conversation_state import ChatScope, scope_of
-from chat.openai_api.names import find, named_models
+from chat.openai_api.names import find_named, named_models
 from chat.prompts.turn_context import base_context, context_of_draft
 from chat.turns import rights
 from chat.turns.submit import Ask, submit
@@ -89,7 +89,7 @@ def asks(user: User, model: Model) -> bool:
 
 def found_in_protocol(user: User, name: str) -> bool:
     try:
-        return bool(find(user, name))
+        return bool(find_named(user, name))
     except ProductError as error:
         assert error.code == "model_not_found"
         return False
