@@ -50,8 +50,8 @@ from chat.prompts import report as reports
 from chat.prompts.preview import TurnDraft, plan_ahead
 from chat.realtime import event_stream
 from chat.realtime.events import translate_parts
-from chat.sending.offers import offers
-from chat.sending.services import no_next, queue, remove_next, send
+from chat.sending.offers import find_offers
+from chat.sending.services import no_next_message_error, queue, remove_next, send
 from chat.turns.services import stop_turn
 from chat.turns.smaller import offers_send_less
 from chat.turns.submit import Ask, regenerate
@@ -412,7 +412,7 @@ class ConversationViewSet(ScopedView, viewsets.ModelViewSet[Conversation]):
         model = services.visible_model(self.person, chosen) or model_for(scope.persona, self.person)
         plan = plan_ahead(user=self.person, scope=scope, draft=draft, model=model, count=body["count"])
         readable = reports.readable(plan)
-        found_offers = offers(user=self.person, scope=scope, draft=draft, model=model, plan=readable)
+        found_offers = find_offers(user=self.person, scope=scope, draft=draft, model=model, plan=readable)
         return Response({**readable, "offers": found_offers})
 
     @extend_schema(responses=MessageSerializer(many=True), filters=True)
@@ -563,7 +563,7 @@ class NextMessageView(ScopedView):
         conversation = visible_conversation(self.person, pk)
         queued = NextMessage.objects.visible_to(self.person).filter(conversation=conversation).first()
         if queued is None:
-            raise no_next()
+            raise no_next_message_error()
         return Response(NextMessageSerializer(queued).data)
 
     @extend_schema(request=KeepSerializer, responses=NextMessageSerializer)

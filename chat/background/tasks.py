@@ -43,7 +43,7 @@ from chat.sending import services as sending
 from chat.summaries import jobs
 from chat.summaries.ending import SUMMARIES
 from chat.turns import runner, store
-from chat.turns.line import move_up
+from chat.turns.line import queue_next
 from core import background, memory
 from core.background import TURNS, enqueue, on_database, report_queues, show_life
 from core.consumer import ConsumerWatchdog
@@ -85,7 +85,7 @@ async def _take_turns() -> None:
 
 async def _run_turn(turn_id: UUID, looked: asyncio.Event) -> None:
     try:
-        conversation = await runner.run(turn_id, looked)
+        conversation = await runner.run_turn(turn_id, looked)
     finally:
         _free_slots.release()
     if conversation is not None:
@@ -99,14 +99,14 @@ def send_next(conversation_id: str) -> None:
 
 @shared_task(name="chat.tasks.advance_run")
 def advance_run(run_id: str) -> None:
-    conversation = runs.conversation_of(UUID(run_id))
+    conversation = runs.get_conversation_id(UUID(run_id))
     if conversation is not None:
         background.carry(follow_up(conversation))
 
 
 @shared_task(name="chat.tasks.draft_checklist")
 def draft_checklist(task_id: str) -> None:
-    drafts.begin(UUID(task_id))
+    drafts.begin_draft(UUID(task_id))
 
 
 @shared_task(name="chat.tasks.summarise")
@@ -116,7 +116,7 @@ def summarise(job_id: str) -> None:
 
 async def write_summary(job_id: UUID) -> bool:
     """Run a queued job and begin the work that follows. Returns False if the job could not be claimed."""
-    conversation = await jobs.run(job_id)
+    conversation = await jobs.run_job(job_id)
     if conversation is not None:
         await _summary_ended(conversation)
     return conversation is not None
@@ -136,18 +136,18 @@ def write_title(turn_id: str) -> None:
 @shared_task(name="chat.tasks.sweep_turns")
 def sweep_turns() -> None:
     """End turns of a dead worker, and begin work that it or the broker has lost. Runs every 5 s."""
-    turns = store.stale()
+    turns = store.find_stale()
     for turn_id in turns.interrupted:
         background.carry(_recover(turn_id))
     for turn_id in turns.unclaimed:
         TURNS.put(turn_id)
-    for conversation_id in resuming.due():
+    for conversation_id in resuming.find_due():
         background.carry(follow_up(conversation_id))
-    for conversation_id in sending.due():
+    for conversation_id in sending.find_due():
         enqueue("chat.tasks.send_next", conversation_id)
-    for run_id in runs.due():
+    for run_id in runs.find_due():
         enqueue("chat.tasks.advance_run", run_id)
-    for task_id in drafts.unclaimed():
+    for task_id in drafts.find_unclaimed():
         enqueue("chat.tasks.draft_checklist", task_id)
 
 
@@ -283,8 +283,8 @@ def _start_due_work(conversation_id: UUID) -> bool:
     """Begin the work that is due. Returns whether open pages must show a change."""
     due = follow_ups(conversation_id)
     if due.line:
-        move_up(conversation_id)
-    run = runs.in_conversation(conversation_id) if due.run else None
+        queue_next(conversation_id)
+    run = runs.find_in_conversation(conversation_id) if due.run else None
     resumed = due.interrupted and resuming.resume(conversation_id)
     if due.message:
         sending.send_next(conversation_id)
@@ -294,7 +294,7 @@ def _start_due_work(conversation_id: UUID) -> bool:
         for job in jobs.queued_in(conversation_id):
             enqueue(SUMMARIES.task, job)
     if due.draft:
-        for task_id in drafts.due_beside(conversation_id):
+        for task_id in drafts.find_due_for_owner(conversation_id):
             enqueue("chat.tasks.draft_checklist", task_id)
     if due.untitled and (titled := titles.claim_title(conversation_id)):
         enqueue("chat.tasks.write_title", titled)

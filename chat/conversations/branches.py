@@ -19,8 +19,8 @@ from chat.models.parts import MessagePart
 from chat.models.summary import carry_marks
 from chat.models.tree import below, ids_side_by_side, newest_leaf, with_rows
 from chat.prompts.document_budget import chosen_files
-from chat.summaries.idle import idle
-from chat.turns.submit import Ask, submit, text_of
+from chat.summaries.idle import lock_idle
+from chat.turns.submit import Ask, checked_text, submit
 from core.audit.services import record
 from core.errors import ProductError
 from core.requests import get_or_404
@@ -52,13 +52,13 @@ def edit_answer(*, user: User, message: Message, text: str) -> Message:
     """Store the user's edited version of an answer next to it. The conversation continues from this version.
 
     No model is called. The version keeps the tool calls of the answer, and so its sources. Its text is marked as
-    edited. Raises `not_an_answer`, `already_answering` (409) and the other errors of `idle` and of `text_of`.
+    edited. Raises `not_an_answer`, `already_answering` (409) and the other errors of `lock_idle` and of `checked_text`.
     """
     require_owner(user, message.conversation)
     if message.role != Message.Role.ASSISTANT:
         raise ProductError("not_an_answer", "This is not an answer. Edit your message instead.")
-    text_part: MessagePart = {"type": "text", "text": text_of(Ask(text)), "edited": True}
-    with idle(user, message.conversation) as conversation:
+    text_part: MessagePart = {"type": "text", "text": checked_text(Ask(text)), "edited": True}
+    with lock_idle(user, message.conversation) as conversation:
         leaf_before = conversation.leaf_id
         version = Message.objects.create(
             conversation=conversation,
@@ -118,7 +118,7 @@ def can_be_shortened(message: Message) -> bool:
 
 def choose_branch(*, user: User, message: Message) -> Conversation:
     """Show the branch of this message, down to its newest leaf. Raises `already_answering` (409)."""
-    with idle(user, message.conversation) as conversation:
+    with lock_idle(user, message.conversation) as conversation:
         conversation.leaf_id = newest_leaf(message.pk) or conversation.leaf_id
         conversation.save(update_fields=["leaf"])
     return conversation
@@ -155,11 +155,11 @@ def restore_message(*, user: User, pk: object) -> Message:
     """Restore a deleted message with everything below it, and show its branch.
 
     Raises `not_found` if it was not deleted, was deleted with a message above it, or was deleted longer ago than
-    `RESTORABLE_FOR`. Raises the errors of `idle`, too.
+    `RESTORABLE_FOR`. Raises the errors of `lock_idle`, too.
     """
     restorable = Message.with_deleted.restorable_by(user).select_related("conversation")
     message = get_or_404(restorable, pk, "deleted message")
-    with idle(user, message.conversation) as conversation:
+    with lock_idle(user, message.conversation) as conversation:
         restored_ids = [row.id for row in below(message.pk)]
         Message.with_deleted.filter(pk__in=restored_ids).update(deleted=None)
         conversation.leaf_id = newest_leaf(message.pk)

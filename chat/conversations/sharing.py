@@ -33,9 +33,9 @@ from chat.prompts.inspector import Panel
 from chat.prompts.report import FILE_KINDS, ResolvedReport
 from chat.prompts.steps import answer_step
 from chat.rendering.cache import render_answers
-from chat.rendering.page_size import MAX_CHARACTERS, MAX_HTML, characters_of, count_fitting, html_size
+from chat.rendering.page_size import MAX_CHARACTERS, MAX_HTML, count_characters, count_fitting, html_size
 from chat.rendering.references import Sources
-from chat.summaries.idle import idle
+from chat.summaries.idle import lock_idle
 from core.audit.services import record
 from core.errors import NotFound, ProductError
 from core.requests import get_or_404, or_404
@@ -71,7 +71,7 @@ OPEN_TERMS = ShareTerms()
 def create_share(*, user: User, conversation: Conversation, terms: ShareTerms = OPEN_TERMS) -> Share:
     """Create a link to the conversation's current branch as it is now.
 
-    Raises the errors of `idle`, `sharing_off` and `right_missing` (403), `nothing_to_share`, `too_many_shares`,
+    Raises the errors of `lock_idle`, `sharing_off` and `right_missing` (403), `nothing_to_share`, `too_many_shares`,
     `short_password`, `bad_expiry`, `too_much_shared` and `temporary_conversation` (409).
     """
     if not workspace_at().sharing:
@@ -91,7 +91,7 @@ def create_share(*, user: User, conversation: Conversation, terms: ShareTerms = 
     if terms.expires is not None and terms.expires <= timezone.now():
         raise ProductError("bad_expiry", "A link cannot expire in the past. Choose a later time, or none.")
     require_lasting(conversation)
-    with idle(user, conversation) as locked:
+    with lock_idle(user, conversation) as locked:
         if locked.leaf_id is None:
             raise ProductError("nothing_to_share", "There is no message to share yet. Ask something first.")
         if Share.objects.filter(conversation=locked).count() >= MAX_SHARES:
@@ -227,7 +227,7 @@ class SharedPage(NamedTuple):
 def shared_page(share: Share | TeamShare, after: int = -1) -> SharedPage:
     """Return the messages below depth `after` of the shared branch, oldest first, as many as a page may hold."""
     candidates = list(branch_rows(share.leaf_id).filter(depth__gt=after).order_by("depth")[: PAGE_MESSAGES + 1])
-    rows = candidates[: count_fitting(map(characters_of, candidates[:PAGE_MESSAGES]), MAX_CHARACTERS)]
+    rows = candidates[: count_fitting(map(count_characters, candidates[:PAGE_MESSAGES]), MAX_CHARACTERS)]
     # No sources: citations would lead to files, and results of tools may be the text of files.
     blocks = render_answers([(row, Sources()) for row in rows if row.role == Message.Role.ASSISTANT])
     rows = rows[: count_fitting((html_size(row, blocks.get(row.pk, ())) for row in rows), MAX_HTML)]

@@ -25,7 +25,7 @@ from chat.conversations.erasing import require_lasting
 from chat.conversations.receivers import notify_receivers
 from chat.models import Attachment, Conversation, Message, TeamShare
 from chat.models.tree import branch_rows
-from chat.summaries.idle import idle
+from chat.summaries.idle import lock_idle
 from core.audit.services import record
 from core.errors import NotFound, ProductError
 from core.requests import get_or_404, identifier
@@ -90,13 +90,13 @@ def share_conversation(*, user: User, conversation: Conversation, recipient: Rec
 
     A user name that does not exist is stored like any other.
 
-    Raises the errors of `idle`, `right_missing` (403), `temporary_conversation` (409), `nothing_to_share`,
+    Raises the errors of `lock_idle`, `right_missing` (403), `temporary_conversation` (409), `nothing_to_share`,
     `one_recipient`, `bad_username`, `own_name`, `too_many_shares`, and `NotFound` for a group or a project that the
     user cannot choose.
     """
     require(user, May.SHARE_INSIDE)
     require_lasting(conversation)
-    with idle(user, conversation) as locked:
+    with lock_idle(user, conversation) as locked:
         if locked.leaf_id is None:
             raise ProductError("nothing_to_share", "There is no message to share yet. Ask something first.")
         row = _find_or_build_share(user, locked, recipient)

@@ -24,7 +24,7 @@ from chat.openai_api.names import NamedModel, find_named
 from chat.openai_api.request import ProgramRequest, RequestHistory, SentFile, is_picture
 from chat.prompts import builder
 from chat.prompts.turn_context import context_of_past_turn, with_expected_tools
-from chat.turns.admission import admit, question_tokens
+from chat.turns.admission import admit, estimate_question
 from chat.turns.submit import begin_answers
 from files import services
 from files.models import File
@@ -87,7 +87,7 @@ def start_turn(user: User, request: ProgramRequest, target: TurnTarget, files: l
     question = rows[history.question]
     last = rows[-1]
     join_line(user.pk)
-    tokens = question_tokens("".join(row.text for row in rows), files)
+    tokens = estimate_question("".join(row.text for row in rows), files)
     admitted = admit(conversation, status_of_new(conversation), [target.model], tokens)
     options = request.options.as_json()
     options["sent_files"] = [

@@ -221,7 +221,7 @@ class PromptFiles:
     documents.
 
     `build` sets the results. `listed`: the ids of the attachments in the list of files. `notes`: sentences about files
-    that no search finds. `passages_document`: whether the prompt contains passages.
+    that no search finds. `passages`: whether the prompt contains passages.
     """
 
     project: ProjectFiles

@@ -102,7 +102,7 @@ def _replace_signs(blocks: Iterable[str], *, anchor: bool) -> Iterator[str]:
 
 
 def plain_html(text: str, marks: Sequence[TextMark] = (), *, anchor: bool = False) -> str:
-    """Return a text that is no Markdown, as it is, with its marks."""
+    """Return a text that is not Markdown unchanged, with its marks."""
     place = ' id="passage"' if anchor else ""
     written: list[str] = []
     end = 0

@@ -246,12 +246,12 @@ class MarkdownRenderer(RendererHTML):
     """
 
     def render(self, tokens: Sequence[Token], options: OptionsDict, env: Env) -> str:
-        return "".join(self._counted(tokens, options, env))
+        return "".join(self._count_html(tokens, options, env))
 
     def renderInline(self, tokens: Sequence[Token], options: OptionsDict, env: Env) -> str:
-        return "".join(self._counted(tokens, options, env))
+        return "".join(self._count_html(tokens, options, env))
 
-    def _counted(self, tokens: Sequence[Token], options: OptionsDict, env: Env) -> Iterator[str]:
+    def _count_html(self, tokens: Sequence[Token], options: OptionsDict, env: Env) -> Iterator[str]:
         for index, token in enumerate(tokens):
             if token.type == "inline":
                 yield self.renderInline(token.children or (), options, env)
@@ -371,7 +371,7 @@ def _parser() -> MarkdownParser:
 PARSER = _parser()
 
 
-def _normal(text: str) -> str:
+def _normalise(text: str) -> str:
     """Return the text with `\\n` as line end. Lone surrogates, which UTF-8 cannot encode, become “?”."""
     return NEWLINE.sub("\n", text).encode("utf-8", "replace").decode("utf-8")
 
@@ -405,11 +405,11 @@ def _blocks(text: str, env: Env, *, plain_end: bool = False) -> Iterator[_Block]
         start = end
 
 
-def tokens_of(text: str, sources: Mapping[int, references.Source]) -> list[Token]:
+def parse_tokens(text: str, sources: Mapping[int, references.Source]) -> list[Token]:
     """Return the parser's tokens of a text; none if `render` shows it as written. Citations count as in `render`."""
     try:
         env = {"sources": sources, "allowance": RenderAllowance()}
-        return PARSER.parse(_normal(text), env) if len(text) <= MAX_CHARACTERS else []
+        return PARSER.parse(_normalise(text), env) if len(text) <= MAX_CHARACTERS else []
     except TooMuchMarkup:
         return []
 
@@ -428,16 +428,16 @@ def render(
     citations lead to, by the number of the citation and of the document. All texts of an answer share one `allowance`,
     and this call consumes it. A text that exceeds the allowance is shown as written, and truncated if that is too long.
     """
-    text = _normal(text)
+    text = _normalise(text)
     allowance = RenderAllowance() if allowance is None else allowance
     if len(text) > allowance.characters:
-        return [_as_written(text, allowance)]
+        return [_show_as_written(text, allowance)]
     trial = allowance.copy()
     env: Env = {"sources": sources, "doubts": doubts, "places": places, "allowance": trial}
     try:
         blocks = [block.html for block in _blocks(text, env)]
     except TooMuchMarkup:
-        return [_as_written(text, allowance)]
+        return [_show_as_written(text, allowance)]
     allowance.characters -= len(text)
     allowance.html = trial.html
     allowance.steps -= env.get("steps", 0)
@@ -447,7 +447,7 @@ def render(
     return blocks
 
 
-def _as_written(text: str, allowance: RenderAllowance) -> str:
+def _show_as_written(text: str, allowance: RenderAllowance) -> str:
     """Return as much of the text as the allowance permits, as written. Consumes the allowance."""
     html = escape(text[: allowance.characters], quote=False)
     data = html.encode()
@@ -511,9 +511,9 @@ class BlockStream:
         self._pieces.append(delta)
         self._tail += delta
         self._characters += len(delta)
-        if not delta or self._over or self._characters > self._allowance.characters or not self._due():
+        if not delta or self._over or self._characters > self._allowance.characters or not self._is_rendering_due():
             return []
-        self._tail = _normal(self._tail)
+        self._tail = _normalise(self._tail)
         left = self._left.copy()
         env: Env = {"references": dict(self._references), "sources": self._sources, "allowance": left}
         blocks: list[_Block] = []
@@ -526,7 +526,7 @@ class BlockStream:
         except TooMuchMarkup:
             self._over = True  # `finish` shows the text as written
             return []
-        changed = list(self._place(self._finished, [block.html for block in blocks]))
+        changed = list(self._replace_blocks(self._finished, [block.html for block in blocks]))
         if len(blocks) > 1:
             self._advance(len(blocks) - 1, (blocks[-1].token.map or [0])[0], env["references"])
             self._left = before
@@ -537,9 +537,9 @@ class BlockStream:
     def finish(self) -> list[tuple[int, str]]:
         """Return the changes that turn the shown blocks into those of `render`. `count` is then their final number."""
         blocks = render("".join(self._pieces), self._sources, allowance=self._allowance)
-        return list(self._place(0, blocks))
+        return list(self._replace_blocks(0, blocks))
 
-    def _due(self) -> bool:
+    def _is_rendering_due(self) -> bool:
         """Return whether to render the tail now."""
         size = len(self._tail)
         new = size - self._rendered
@@ -550,7 +550,7 @@ class BlockStream:
             return False
         return FENCE.search(self._tail, self._tail.rfind("\n", 0, self._rendered) + 1) is not None
 
-    def _place(self, first: int, blocks: list[str]) -> Iterator[tuple[int, str]]:
+    def _replace_blocks(self, first: int, blocks: list[str]) -> Iterator[tuple[int, str]]:
         """Replace the shown blocks from the index `first` on. Yield the blocks that changed."""
         self.count = first + len(blocks)
         blocks = blocks + [""] * (len(self._shown) - first - len(blocks))

@@ -55,7 +55,7 @@ class Source:
 class Sources(dict[int, Source]):
     """The documents that can be cited, by number."""
 
-    def learn(self, documents: Iterable[Mapping[str, Any]]) -> None:
+    def add_documents(self, documents: Iterable[Mapping[str, Any]]) -> None:
         """Add documents. A search hit replaces the whole file, since it knows the passage.
 
         A document has `number`, `title`, and either `url` or `file` (an id), with `page`, `start` and `end` if known.
@@ -95,7 +95,7 @@ def place_href(place: CitationPlace) -> str:
     return f"{reverse('files:file', args=[place['file']])}?{urlencode(query)}#passage"
 
 
-def cited(text: str, sources: Mapping[int, Source]) -> Iterator[Source]:
+def cited_sources(text: str, sources: Mapping[int, Source]) -> Iterator[Source]:
     """Yield the sources that a text cites, each once, in the order of their first citation."""
     seen: set[int] = set()
     for match in CITED.finditer(text):

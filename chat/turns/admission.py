@@ -61,12 +61,12 @@ def admit(
     persona = conversation.persona or scope_of(conversation).persona
     rules = rules_at(status.version)
     answer = rules.profile_of(persona).reserved_output
-    least = question.at_least + (status.sent_before or _instructions(rules, persona))
+    least = question.at_least + (status.sent_before or _instruction_tokens(rules, persona))
     for model in models:
-        require_prompt_within(limits, _prompt(model, least))
+        require_prompt_within(limits, _planned_prompt(model, least))
     most = question.at_most + status.sent_before
     return [
-        AdmittedModel(model, place >= room, token, *_reserved(model, most, min(answer, model.max_output or answer)))
+        AdmittedModel(model, place >= room, token, *_reservation(model, most, min(answer, model.max_output or answer)))
         for place, model in enumerate(models)
     ]
 
@@ -78,24 +78,24 @@ class QuestionTokens(NamedTuple):
     at_most: int = 0
 
 
-def question_tokens(text: str, files: Sequence[File] = ()) -> QuestionTokens:
+def estimate_question(text: str, files: Sequence[File] = ()) -> QuestionTokens:
     attached = sum(get_token_count(file=file) or 0 for file in files)
     least = -(-len(text) // MOST_CHARACTERS_PER_TOKEN)
     return QuestionTokens(least + attached, len(text) // CHARACTERS_PER_TOKEN + attached)
 
 
-def _instructions(rules: Rules, persona: Persona | None) -> int:
+def _instruction_tokens(rules: Rules, persona: Persona | None) -> int:
     """Return the least tokens of the first prompt of a conversation, without its question."""
     texts = [rules.system_prompt.text if rules.system_prompt else "", persona.instructions if persona else ""]
     return sum(len(text) // MOST_CHARACTERS_PER_TOKEN for text in texts) + OVERHEAD
 
 
-def _prompt(model: Model, tokens: int) -> PlannedPrompt:
+def _planned_prompt(model: Model, tokens: int) -> PlannedPrompt:
     tokens = min(tokens, model.window)
     return PlannedPrompt(tokens, model.prices.cost(Usage(tokens, 0)) if model.prices is not None else None)
 
 
-def _reserved(model: Model, prompt: int, answer: int) -> tuple[int, Decimal | None]:
+def _reservation(model: Model, prompt: int, answer: int) -> tuple[int, Decimal | None]:
     """Return the tokens and US dollars to reserve."""
     prompt = min(prompt, model.window)
     return prompt + answer, model.prices.cost(Usage(prompt, answer)) if model.prices is not None else None

@@ -80,7 +80,7 @@ def commands() -> list[PaletteRow]:
         PaletteRow(_("Settings"), "settings", reverse("settings:preferences")),
         PaletteRow(_("My usage"), "task", reverse("chat:usage")),
         PaletteRow(_("Import and export"), "file", reverse("chat:imports")),
-        PaletteRow(_("Notify me while I look elsewhere: on or off"), "chat", does="notify"),
+        PaletteRow(_("Notifications while this page is in the background: on or off"), "chat", does="notify"),
         PaletteRow(_("Choose several conversations"), "tick", does="choose"),
         PaletteRow(_("Narrow or wide list"), "side", keys="Ctrl B", does="rail"),
         PaletteRow(_("Keyboard shortcuts"), "key", keys="?", does="keys"),

@@ -92,7 +92,7 @@ def test_a_whole_answer_cannot_be_continued(person: Person) -> None:
     [
         ("refusal", "model_declined", "The model declined"),
         ("content_filter", "content_filtered", "content filter"),
-        ("length", "empty_answer", "used up its answer before its first word"),
+        ("length", "empty_answer", "used its whole output limit for reasoning"),
         ("stop", "empty_answer", "finished without writing anything"),
     ],
 )

@@ -10,7 +10,7 @@ from chat.conversations.services import MOST_CHOSEN, chosen_conversations
 from chat.lab.models import Replay
 from chat.lab.services import check_replay
 from chat.models import Conversation
-from chat.turns.submit import MAX_MODELS, models_of
+from chat.turns.submit import MAX_MODELS, choose_models
 from core.errors import ProductError
 
 pytestmark = pytest.mark.django_db
@@ -39,8 +39,8 @@ def test_conversations_that_are_changed_at_once(olga: User) -> None:
 def test_models_that_answer_side_by_side(olga: User) -> None:
     place = Conversation.objects.create(owner=olga)
     models = [uuid4() for _ in range(MAX_MODELS + 1)]
-    assert code(lambda: models_of(place, models)) == "too_many_models"
-    assert code(lambda: models_of(place, models[1:])) == "not_found"
+    assert code(lambda: choose_models(place, models)) == "too_many_models"
+    assert code(lambda: choose_models(place, models[1:])) == "not_found"
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from accounts.models import User
 from chat.models import Conversation, Message, RenderedAnswer, Turn
 from chat.models.tree import with_rows
 from chat.rendering.cache import render_answers
-from chat.web.messages import answers_page, placed
+from chat.web.messages import answers_page, build_views
 from files.models import File
 from tests.chat.conversations import past
 
@@ -185,7 +185,7 @@ def test_an_answer_that_grows_while_its_page_is_made_is_shown_beside_the_others(
         Turn.objects.create(conversation=conversation, user_message=question, answer=answer, slot=slot, status="done")
     read = list(with_rows(Message.objects.filter(pk=second.pk)))
     Message.objects.filter(pk=second.pk).update(parts=[{"type": "text", "text": "Grown."}])
-    [view] = placed(read, conversation, side_by_side_last=True)
+    [view] = build_views(read, conversation, side_by_side_last=True)
     assert [part["blocks"] for part in view.parts] == [["<p>Grown.</p>"]]
     assert [each.parts[0]["text"] for each in view.alternatives][1] == "Grown."
 

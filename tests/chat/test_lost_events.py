@@ -21,7 +21,7 @@ from chat.openai_api.serialize import Completion
 from chat.realtime import event_stream, turn_stream
 from chat.realtime.events import Approval, EventType, WireEvent, fold
 from chat.turns import store
-from chat.turns.emitter import Answer, answer_of
+from chat.turns.emitter import Answer, load_answer
 from chat.turns.store import INTERRUPTED, Ending, TurnOutcome, TurnProgress, last_event
 from chat.turns.submit import Ask
 from chat.turns.submit import submit as begin
@@ -88,7 +88,7 @@ async def lose(turn: UUID) -> None:
 
 
 async def checkpoint(turn: Turn, answer: Answer) -> None:
-    await on_database(store.checkpoint, [TurnProgress(turn, store.dump(answer.parts), answer.seq)])
+    await on_database(store.checkpoint, [TurnProgress(turn, store.dump_parts(answer.parts), answer.seq)])
 
 
 async def work(turn: Turn, dice: Random) -> Answer:
@@ -110,7 +110,7 @@ async def work(turn: Turn, dice: Random) -> Answer:
     answer.emit_payload(type_, payload)
     events = answer.drain()
     outcome = TurnOutcome(answer.parts, answer.seq, answer.usage_row(), finish_reason="stop")
-    assert await on_database(store.end, turn, DONE, outcome) is not None
+    assert await on_database(store.end_turn, turn, DONE, outcome) is not None
     await turn_stream.append(turn.pk, events)
     if dice.random() < 0.3:
         await lose(turn.pk)
@@ -219,7 +219,7 @@ def test_what_follows_a_loss_is_not_added_to_an_answer_that_lacks_what_was_lost(
             answer.add(TextDelta(words))
             await turn_stream.append(turn.pk, answer.drain())
         row = Turn.objects.select_related("answer")
-        return await answer_of(await on_database(row.get, pk=turn.pk))
+        return await load_answer(await on_database(row.get, pk=turn.pk))
 
     assert submit(run()).result(WAIT).parts == [{"type": "text", "text": "One two "}]
 
@@ -227,7 +227,7 @@ def test_what_follows_a_loss_is_not_added_to_an_answer_that_lacks_what_was_lost(
 def test_a_reader_of_a_turn_that_is_deleted_hears_no_more(turn: Turn) -> None:
     async def run() -> list[WireEvent]:
         reading = asyncio.create_task(read(turn))
-        await on_database(partial(store.end, turn, INTERRUPTED, TurnOutcome([], 0)))
+        await on_database(partial(store.end_turn, turn, INTERRUPTED, TurnOutcome([], 0)))
         await on_database(Turn.objects.filter(pk=turn.pk).delete)
         return await reading
 
@@ -249,7 +249,7 @@ def test_a_reader_waits_for_the_last_event_of_a_turn_whose_row_has_just_ended(
         type_, payload = last_event(DONE, {})
         answer.emit_payload(type_, payload)
         events = answer.drain()
-        await on_database(store.end, turn, DONE, TurnOutcome(answer.parts, answer.seq))
+        await on_database(store.end_turn, turn, DONE, TurnOutcome(answer.parts, answer.seq))
         types, late = list[str](), 0
         async for several in event_stream.follow_turn(turn):
             types += [event.type for event in several]

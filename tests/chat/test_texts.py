@@ -129,8 +129,11 @@ def test_a_title_is_asked_for_in_the_words_that_were_written(
 def test_a_run_asks_in_the_words_that_were_written() -> None:
     row = Task(code="D2026-11-21-T02.C01", title="Buy", notes="Two.")
     texts = Texts({"run_item": TextVersion(1, "{item} – that is {code}.")})
-    assert prompts.item(row, texts, again=False, reply="Yes.") == "Yes.\n\nBuy\n\nTwo. – that is @D2026-11-21-T02.C01."
-    built_in = prompts.item(row, BUILT_IN, again=False, reply="")
+    assert (
+        prompts.item_message(row, texts, again=False, reply="Yes.")
+        == "Yes.\n\nBuy\n\nTwo. – that is @D2026-11-21-T02.C01."
+    )
+    built_in = prompts.item_message(row, BUILT_IN, again=False, reply="")
     assert built_in.startswith("Item @D2026-11-21-T02.C01:\n\nBuy\n\nTwo.\n\nDo this item now")
 
 

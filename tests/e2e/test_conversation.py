@@ -281,4 +281,4 @@ def switch_notifications(page: Page) -> None:
     page.keyboard.press("Control+k")
     palette = page.get_by_role("dialog", name="Search and commands")
     palette.get_by_label("Search everything").fill("Notify me")
-    palette.get_by_role("option", name="Notify me while I look elsewhere").click()
+    palette.get_by_role("option", name="Notifications while this page is in the background").click()

@@ -31,7 +31,7 @@ from chat.runs.services import create_run
 from chat.runs.state_machine import advance
 from chat.sending.services import queue, send, send_next
 from chat.summaries import services as summaries
-from chat.turns.store import Ending, TurnOutcome, end
+from chat.turns.store import Ending, TurnOutcome, end_turn
 from chat.turns.submit import Ask, regenerate
 from core.audit.origin import Origin, acting, origin
 from core.errors import ProductError
@@ -86,7 +86,7 @@ def done(turn: Turn, tokens: int) -> None:
     turn = Turn.objects.select_related("conversation__owner", "model__provider").get(pk=turn.pk)
     call: Any = {"cycle": 1, "used": tokens, "tools_tokens": 0, "limit": 8_000, "usage": {"input": tokens, "output": 1}}
     outcome = TurnOutcome([{"type": "text", "text": "x"}], 1, calls=[call])
-    assert end(turn, Ending(Turn.Status.DONE), outcome) is not None
+    assert end_turn(turn, Ending(Turn.Status.DONE), outcome) is not None
 
 
 @contextmanager
@@ -176,7 +176,7 @@ def test_a_turn_that_lost_its_worker_gives_back_what_it_had_set_aside(user: User
     limit("turns", 1, user=other)
     lost = ask(other)
     lost = Turn.objects.select_related("conversation__owner").get(pk=lost.pk)
-    assert end(lost, Ending(Turn.Status.INTERRUPTED), TurnOutcome([], 0)) is not None  # as the sweeper does
+    assert end_turn(lost, Ending(Turn.Status.INTERRUPTED), TurnOutcome([], 0)) is not None  # as the sweeper does
     ask(other)
 
 
@@ -356,7 +356,7 @@ def test_a_failed_answer_without_a_count_hides_no_prompt_before_it(user: User) -
         pk=ask(user, first.conversation).pk
     )
     ending = Ending(Turn.Status.FAILED, "provider_unreachable", Sentence("It cannot be reached."))
-    end(failed, ending, TurnOutcome([], 0))
+    end_turn(failed, ending, TurnOutcome([], 0))
     again = ask(user, first.conversation)
     assert (again.reserved_tokens or 0) - (first.reserved_tokens or 0) == 5_000
 
