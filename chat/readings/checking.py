@@ -37,7 +37,9 @@ def find_sources(reading: Reading, layout: TextLayout, texts: Iterable[str]) -> 
     numbers = {number for text in texts for number in cited_numbers(text)}
     valid = (number for number in sorted(numbers) if 1 <= number <= len(reading.passages))
     sources = Sources()
-    sources.learn(each for number in valid if (each := locate_passage(reading, layout, number))["file"] is not None)
+    sources.add_documents(
+        each for number in valid if (each := locate_passage(reading, layout, number))["file"] is not None
+    )
     # A text without pages is shown as one long page, so its link leads to the highlighted passage.
     return {
         number: each if "#" in each.href else replace(each, href=f"{each.href}#passage")

@@ -196,7 +196,7 @@ class Answer:
     def _end_call(self, run: ToolRunFinished) -> None:
         _, id_ = self._calls_of_step[run.call.id]
         documents = list(run.data.get("documents", ()))
-        self.sources.learn(documents)
+        self.sources.add_documents(documents)
         self.emit(
             EventType.TOOL_CALL_RESULT,
             part=self._count,

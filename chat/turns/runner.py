@@ -353,7 +353,7 @@ class _Run:
             prepared = await reports.with_provider_count(self.context, prepared, plan)
         planned, report, request = prepared
         prompt = planned.prompt
-        self.answer.sources.learn(planned.documents.citable)
+        self.answer.sources.add_documents(planned.documents.citable)
         self.reports.append(report)
         room = ResultRoom(prompt.report.limit, prompt.report.left)
         self._results.begin_step(room, self.context.tokenizer, self.context.texts, report["notes"])

@@ -199,9 +199,9 @@ def sources_of_message(message: Message, titles: Mapping[str, str]) -> Sources:
     """Return the documents that an answer can cite: passages from its searches, otherwise whole files."""
     numbers = message.conversation.documents
     sources = Sources()
-    sources.learn({"number": numbers[pk], "title": title, "file": pk} for pk, title in titles.items())
+    sources.add_documents({"number": numbers[pk], "title": title, "file": pk} for pk, title in titles.items())
     for part in message.parts:
-        sources.learn(part.get("documents", ()))
+        sources.add_documents(part.get("documents", ()))
     return sources
 
 
@@ -219,7 +219,7 @@ def _parts(parts: Sequence[MessagePart], blocks: Sequence[list[str]]) -> list[Sh
             case "tool_call":
                 result = results.get(part["id"])
                 documents = Sources()
-                documents.learn(result.get("documents", ()) if result else ())
+                documents.add_documents(result.get("documents", ()) if result else ())
                 shown.append({**shown_call(part), "result": result, "found": list(documents.values())})
             case _:
                 shown.append({**part})

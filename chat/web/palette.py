@@ -101,7 +101,7 @@ def _recent(request: Request) -> Iterable[PaletteGroup]:
 
 def _titles(user: User, query: str) -> Iterable[PaletteGroup]:
     titles, total = search.match_titles(user=user, query=query, most=ROWS_PER_GROUP)
-    address = f"{reverse('chat:search')}?{urlencode({'q': query, 'titles': search.SOME_TITLES})}"
+    address = f"{reverse('chat:search')}?{urlencode({'q': query, 'titles': search.MORE_TITLES})}"
     yield PaletteGroup(_("Conversations"), [_conversation(each) for each, _pieces in titles], total, address)
 
 

@@ -254,7 +254,7 @@ def _combine(bm25: ranking.Scores, rankings: Sequence[_VectorRanking]) -> dict[i
     if not pool:
         return {}
     far = np.fromiter((near.get(chunk, lowest) for chunk in pool), dtype=np.float64)
-    scores = WORD_WEIGHT * np.array(_deviations(bm25.of(pool))) + VECTOR_WEIGHT * far
+    scores = WORD_WEIGHT * np.array(_deviations(bm25.for_chunks(pool))) + VECTOR_WEIGHT * far
     return dict(zip(pool, scores.tolist(), strict=True))
 
 

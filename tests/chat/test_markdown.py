@@ -344,7 +344,7 @@ def test_a_fence_that_closes_after_a_long_block_is_seen_at_once() -> None:
 def test_a_number_becomes_a_link_only_when_it_stands_for_a_document() -> None:
     sources = Sources()
     for number in (1, 2):
-        sources.learn([{"number": number, "title": "T", "url": f"https://example.org/{number}"}])
+        sources.add_documents([{"number": number, "title": "T", "url": f"https://example.org/{number}"}])
     text = "One [1], both [1][2], twice [[2]], a list [1, 7]: and [7], [1](https://x.example), `[1]`."
     html = "".join(render(text, sources))
     assert html.count('class="citation"') == 5

@@ -280,5 +280,5 @@ def test_the_browser_tells_of_an_answer_to_whoever_looks_elsewhere_and_wants_it(
 def switch_notifications(page: Page) -> None:
     page.keyboard.press("Control+k")
     palette = page.get_by_role("dialog", name="Search and commands")
-    palette.get_by_label("Search everything").fill("Notify me")
+    palette.get_by_label("Search everything").fill("Notifications")
     palette.get_by_role("option", name="Notifications while this page is in the background").click()

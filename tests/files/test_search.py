@@ -82,7 +82,7 @@ def test_bm25_is_that_of_the_textbook_over_the_visible_chunks_alone(owner: User,
     texts = {chunk.pk: chunk.searched for chunk in Chunk.objects.filter(file__in=visible).select_related("file")}
     assert len(texts) == 200
     for chunk, score in reference_bm25(texts, query, "english").items():
-        assert scores.of([chunk])[0] == pytest.approx(score)
+        assert scores.for_chunks([chunk])[0] == pytest.approx(score)
 
 
 @settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
