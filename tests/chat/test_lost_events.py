@@ -67,9 +67,9 @@ DONE = Ending(Turn.Status.DONE)
 def turn(committed: None, workspace: None, monkeypatch: pytest.MonkeyPatch) -> Turn:
     """One that a worker has begun."""
     monkeypatch.setattr(TURNS, "key", f"turns:queue:{uuid4()}")  # that nobody takes from
-    monkeypatch.setattr(turn_stream, "BLOCK", 100)
+    monkeypatch.setattr(turn_stream, "BLOCK_MILLISECONDS", 100)
     monkeypatch.setattr(event_stream, "POLL_INTERVAL", 0.01)
-    monkeypatch.setattr(event_stream, "LAST_WITHIN", 0.1)
+    monkeypatch.setattr(event_stream, "LAST_EVENTS_DELAY", 0.1)
     user = User.objects.create_user(f"reads-{uuid4()}")
     return begin_turn(user)
 
@@ -238,7 +238,7 @@ def test_a_reader_waits_for_the_last_event_of_a_turn_whose_row_has_just_ended(
     turn: Turn, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A busy worker appends it seconds after it has stored the end; it was sent to the row, and had half of a text."""
-    monkeypatch.setattr(event_stream, "LAST_WITHIN", WAIT)
+    monkeypatch.setattr(event_stream, "LAST_EVENTS_DELAY", WAIT)
 
     async def run() -> list[str]:
         answer = Answer(str(turn.pk))

@@ -309,7 +309,7 @@ def test_what_may_not_be_copied_is_not_copied(
 def test_a_copy_in_several_batches_is_whole(
     olga: User, binh: User, place: Conversation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(copying, "AT_ONCE", 2)
+    monkeypatch.setattr(copying, "BATCH_MESSAGES", 2)
     pk = share(olga, place, username=binh.username, may_copy=True)
     copied = browser_of(binh).post(f"/api/v1/shared-with-me/{pk}/copy/").json()
     rows = branch_rows(Conversation.objects.get(pk=copied["id"]).leaf_id).order_by("depth")

@@ -121,7 +121,7 @@ def test_the_index_of_vectors_finds_as_much_as_comparing_all(owner: User, monkey
     vector = embed(embedder, ["a falcon on an island"])[0]
     assert vector is not None
     exact = ranking.nearest(visible, embedder, vector, count=20, visible=120)
-    monkeypatch.setattr(ranking, "EXACT_UP_TO", 0)
+    monkeypatch.setattr(ranking, "MAX_EXACT_CHUNKS", 0)
     assert len(exact.keys() & ranking.nearest(visible, embedder, vector, count=20, visible=120).keys()) >= 18
     assert len(ranking.nearest(visible, embedder, vector, count=100, visible=120)) == 100
     assert len(ranking.nearest(visible, embedder, vector, count=200, visible=120)) == 120
@@ -383,7 +383,7 @@ def test_what_the_best_chunks_say_besides_is_asked_for_as_well(owner: User, monk
     alone = f"quimple {random_text(source, 20)}"
     file = indexed(owner, [*others, *both, alone])
     monkeypatch.setattr(feedback, "LANGUAGE", file.language)
-    monkeypatch.setattr(feedback, "FEWEST", 100)
+    monkeypatch.setattr(feedback, "MIN_CHUNKS", 100)
     monkeypatch.setattr(feedback, "MOST_CHUNKS", 200)
     counts = {hit.chunk: 1.0 for hit in search(query="zorblat", files=of(file), limit=5)}
     prepared = ranking.prepare_search(of(file), ["zorblat"])

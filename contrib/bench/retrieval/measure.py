@@ -75,7 +75,7 @@ def _by_search(query: str, files: QuerySet[File]) -> list[UUID]:
 
 def _once(query: str, files: QuerySet[File]) -> list[UUID]:
     """Return the files of the search without relevance feedback."""
-    with patch.object(feedback, "pays", lambda collection: False):
+    with patch.object(feedback, "is_worthwhile", lambda collection: False):
         return _by_search(query, files)
 
 
