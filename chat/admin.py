@@ -21,8 +21,8 @@ from django.utils.translation import gettext as _
 from django.utils.translation import gettext_noop
 
 from accounts.models import User
-from chat.conversations.erasing import hold
-from chat.conversations.feedback import REASONS, reasons_in_words, seen_by_model
+from chat.conversations.erasing import set_hold
+from chat.conversations.feedback import REASON_LABELS, describe_reasons, describe_seen_prompt
 from chat.conversations.importing.jobs import remove_import, retry_import
 from chat.ledger.overview import ASKING
 from chat.models import Conversation, Import, JudgedAnswer, Share, Summary, SummaryJob, Turn
@@ -95,7 +95,7 @@ class ConversationAdmin(RecordAdmin):
 
     def _set_hold(self, request: HttpRequest, object_id: str, *, on_hold: bool) -> HttpResponse:
         row = self.row(request, object_id)
-        hold(user=acting_user(request), conversation=row, under_hold=on_hold)
+        set_hold(user=acting(request), conversation=row, under_hold=on_hold)
         return self.back(request, row, _("It is under a legal hold.") if on_hold else _("It is under no legal hold."))
 
     @display(description="Persona")
@@ -219,7 +219,7 @@ class ReasonFilter(admin.SimpleListFilter):
     parameter_name = "reason"
 
     def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, Any]]:
-        return list(REASONS.items())
+        return list(REASON_LABELS.items())
 
     def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
         return queryset.filter(feedback_reasons__contains=[self.value()]) if self.value() else queryset
@@ -268,7 +268,7 @@ class JudgedAnswerAdmin(RecordAdmin):
 
     @display(description="Reasons")
     def why(self, answer: JudgedAnswer) -> str:
-        return reasons_in_words(answer) or "–"
+        return describe_reasons(answer) or "–"
 
     @display(description="Comment")
     def comment(self, answer: JudgedAnswer) -> str:
@@ -292,7 +292,7 @@ class JudgedAnswerAdmin(RecordAdmin):
     @display(description="What the model saw")
     def seen(self, answer: JudgedAnswer) -> str:
         turn = Turn.objects.filter(answer=answer).first()
-        seen = seen_by_model(turn) if turn is not None else None
+        seen = describe_seen_prompt(turn) if turn is not None else None
         return render_to_string("admin/chat/judgedanswer/seen.html", {"seen": seen})
 
 

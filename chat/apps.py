@@ -19,7 +19,7 @@ class ChatConfig(AppConfig):
         from chat.summaries.ending import SUMMARIES
         from core.jobs import register
         from files.models import File
-        from files.registry import count_as_stored, read_pages_with, register_temporary
+        from files.registry import register_page_reader, register_stored_model, register_temporary
 
         register_hold(Conversation, "legal_hold", "owner__legal_hold")
         register_hold(Import, "owner__legal_hold")
@@ -29,9 +29,9 @@ class ChatConfig(AppConfig):
         register_hold(File, *attached)
         register_hold(User, "conversations__legal_hold", *(f"files__{path}" for path in attached))
         register_temporary(Q(attachments__message__conversation__origin=Conversation.Origin.TEMPORARY))
-        count_as_stored(Import)
-        count_as_stored(ToolResult)
-        read_pages_with(read_page)
+        register_stored_model(Import)
+        register_stored_model(ToolResult)
+        register_page_reader(read_page)
         update_conversations_with(update_conversation)
         register(SUMMARIES, on_lost=end_lost_summaries)
         register(IMPORTS, give_up=give_up)

@@ -21,7 +21,7 @@ from chat.conversations.marks import mark_file, mark_turn
 from chat.models import Conversation, Message, Turn
 from chat.models.conversation_state import visible_message, visible_turn
 from chat.realtime import event_stream
-from chat.realtime.event_stream import group_of
+from chat.realtime.event_stream import channel_group
 from chat.realtime.events import (
     BAD_FRAME,
     BROKEN_OFF,
@@ -95,7 +95,7 @@ class ConversationConsumer(SignedInConsumer):
 
     async def on_watch(self, frame: JsonObject) -> None:
         conversation = await event_stream.threaded(_conversation)(self.user, frame.get("conversation"))
-        group = group_of(conversation.pk)
+        group = channel_group(conversation.pk)
         await self.channel_layer.group_add(group, self.channel_name)
         self.watched.add(group)
         # Read the row again, now that hints arrive. A change since the first reading would be lost otherwise.
@@ -131,9 +131,9 @@ class ConversationConsumer(SignedInConsumer):
 
     async def _follow(self, turn: Turn, after_seq: int) -> None:
         try:
-            async for events in event_stream.events_of(turn, after_seq):
+            async for events in event_stream.follow_turn(turn, after_seq):
                 for event in events:
-                    await self.send(text_data=event_stream.text_of(event, self.language))
+                    await self.send(text_data=event_stream.event_text(event, self.language))
             self.followers.pop(str(turn.pk), None)
         except Exception:
             for task in self.followers.values():  # the cause may affect all of them, so only one is logged

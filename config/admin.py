@@ -11,7 +11,7 @@ from django.urls import reverse
 from django.utils.translation import gettext as _
 
 from chat.context.types import DocumentBudget, Reserves, Room, document_budget, floored
-from chat.lab.profile_trial import trials
+from chat.lab.profile_trial import run_trials
 from chat.models import Conversation
 from config.help.guide import place_of_page
 from config.help.rendering import address_of
@@ -179,7 +179,7 @@ class ExplainedBudgetProfileAdmin(BudgetProfileAdmin):
         else:
             invalid = set()
             profile = self.row(request, request.GET.get("profile", ""))
-        context = {"incomplete": True} if invalid else {"trials": trials(profile)}
+        context = {"incomplete": True} if invalid else {"trials": run_trials(profile)}
         return TemplateResponse(request, "admin/personas/budgetprofile/conversations.html", context)
 
     def _examples(self, profile: BudgetProfile) -> dict[str, object]:

@@ -51,7 +51,7 @@ class FileAdmin(RecordAdmin):
     def get_object(self, request: HttpRequest, object_id: str, from_field: str | None = None) -> Any:
         file: File | None = super().get_object(request, object_id, from_field)
         if file is not None:
-            file.name = _("File %(id)s") % {"id": file.pk}  # only the owner may see the real name
+            file.name = _("File %(id)s") % {"id": file.pk}  # administrators may not see the real name
         return file
 
     @display(description="Size", ordering="size")
@@ -178,7 +178,7 @@ class RerankerAdmin(OneActiveAdmin, KeyedAdmin):  # type: ignore[misc]  # Unfold
         "Test it",
         icon="network_check",
         ask="Have this server order two passages now?",
-        explain="One request is sent, as a search would send it. A paid service may count it.",
+        explain="The server gets one request, like that of a search. A paid service may charge for it.",
     )
     def try_it(self, request: HttpRequest, form: Confirmation, object_id: str) -> HttpResponse:
         reranker = self.row(request, object_id)
@@ -190,37 +190,35 @@ class RerankerAdmin(OneActiveAdmin, KeyedAdmin):  # type: ignore[misc]  # Unfold
             return self.back(
                 request,
                 reranker,
-                Sentence("{reranker} answers, and puts what answers a question first.", reranker=reranker),
+                Sentence("{reranker} works: it put the passage with the answer first.", reranker=reranker),
             )
-        warning = Sentence(
-            "{reranker} answers, but puts a passage first that does not answer the question.", reranker=reranker
-        )
+        warning = Sentence("{reranker} answers, but it put a passage without the answer first.", reranker=reranker)
         return self.back(request, reranker, warning, messages.WARNING)
 
-    @confirmation_button(
-        "Order with this",
+    @confirmed(
+        "Use for searches",
         icon="check_circle",
-        ask="Have this server order what searches find?",
-        explain="It replaces the active one. Questions and passages of files are sent to it.",
+        ask="Have this server order the passages of searches?",
+        explain="It replaces the active re-ranker. Searches send it questions and passages of files.",
     )
     def use(self, request: HttpRequest, form: Confirmation, object_id: str) -> HttpResponse:
         return self.switch(
             request,
             object_id,
             active=True,
-            done=lambda row: Sentence("{reranker} now orders what searches find.", reranker=row),
+            done=lambda row: Sentence("{reranker} now orders the passages of searches.", reranker=row),
         )
 
     @confirmation_button(
         "Stop ordering",
         icon="block",
         ask="Stop ordering with this server?",
-        explain="If it is active, passages are shown in the order of the search alone.",
+        explain="Passages then keep the order of the search.",
     )
     def stop_using(self, request: HttpRequest, form: Confirmation, object_id: str) -> HttpResponse:
         return self.switch(
             request,
             object_id,
             active=False,
-            done=lambda row: Sentence("{reranker} no longer orders what searches find.", reranker=row),
+            done=lambda row: Sentence("{reranker} no longer orders the passages of searches.", reranker=row),
         )

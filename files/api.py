@@ -23,8 +23,8 @@ from core.sentences import Sentence
 from files import services
 from files.encodings import ENCODINGS
 from files.models import File
-from files.page_pictures import picture
-from files.pages import NOT_READ, StoredText, TextPiece, already_there, download
+from files.page_pictures import picture_response
+from files.pages import UNREAD_TYPE, StoredText, TextPiece, download, repetition_notice
 from readers.api import media_types
 
 
@@ -40,20 +40,23 @@ class FileErrorSerializer(serializers.Serializer[FileError]):
 
 class FileSerializer(serializers.ModelSerializer[File]):
     tokens = serializers.IntegerField(
-        source="token_count", read_only=True, allow_null=True, help_text="Null until they are counted."
+        source="token_count",
+        read_only=True,
+        allow_null=True,
+        help_text="Null until they have been counted.",
     )
     error = serializers.SerializerMethodField(help_text="Why it failed.")
     locked = serializers.SerializerMethodField(
         help_text="Whether a password, sent to `reread`, may open the file, or locked files in it."
     )
     note = serializers.SerializerMethodField(
-        help_text="What was left out of a file that could be read; after an upload, that it is there already."
+        help_text="Notes on parts that were left out. After an upload of stored content: that the file exists already."
     )
     index = serializers.ChoiceField(
         choices=File.Index.choices,
         source="index_state",
         read_only=True,
-        help_text="Whether a search finds its passages.",
+        help_text="Whether searches find its passages.",
     )
 
     class Meta:
@@ -71,11 +74,11 @@ class FileSerializer(serializers.ModelSerializer[File]):
         return {"code": file.error_code, "detail": str(file.problem)}
 
     def get_locked(self, file: File) -> bool:
-        return file.locked or file.opens_further
+        return file.locked or file.contains_locked
 
     def get_note(self, file: File) -> str:
         notes = [] if file.status == File.Status.FAILED else file.notes
-        return "\n".join(map(str, [already_there(file), *notes] if file.repeated else notes))
+        return "\n".join(map(str, [repetition_notice(file), *notes] if file.repeated else notes))
 
 
 class UploadSerializer(StrictSerializer):
@@ -91,7 +94,7 @@ class RereadSerializer(StrictSerializer):
         max_length=LONGEST_ENCODING,
         required=False,
         allow_blank=True,
-        help_text=f"Of a text, if the one found is wrong: {', '.join(ENCODINGS)}.",
+        help_text=f"The encoding of a text, if the detected one is wrong: {', '.join(ENCODINGS)}.",
     )
     password = serializers.CharField(
         max_length=LONGEST_PASSWORD,
@@ -101,14 +104,14 @@ class RereadSerializer(StrictSerializer):
         write_only=True,
         help_text=(
             "The password of a protected PDF, of an Office or LibreOffice file, or "
-            "of files in an archive or a letter. It is used for this reading only. "
-            "Files that another password has opened stay open."
+            "of files in an archive or an e-mail. It is used for this reading only. "
+            "Texts of files that an earlier password has opened stay."
         ),
     )
 
 
 class PieceSerializer(serializers.Serializer[TextPiece]):
-    page = serializers.IntegerField(help_text="From 1; 0 without pages.")
+    page = serializers.IntegerField(help_text="Counts from 1; 0 in a file without pages.")
     start = serializers.IntegerField(help_text="Characters [start, end) of the file's text.")
     end = serializers.IntegerField()
     text = serializers.CharField()
@@ -160,14 +163,14 @@ class FileViewSet(ScopedView, mixins.RetrieveModelMixin, mixins.ListModelMixin, 
         return Response(self.get_serializer(file).data, status=code)
 
     def destroy(self, request: Request, pk: str) -> Response:
-        """Delete the file for ever, also from all projects. For its owner."""
+        """Delete the file permanently, also from all projects. Only its owner can."""
         services.delete(user=self.person, file=self.get_object())
         return Response(status=status.HTTP_204_NO_CONTENT)
 
     @extend_schema(request=None, responses={202: FileSerializer})
     @action(detail=True, methods=["post"])
     def retry(self, request: Request, pk: str) -> Response:
-        """Read a failed file again."""
+        """Read a failed file again, or retry its failed indexing."""
         file = self.get_object()
         services.retry(user=self.person, file=file)
         return Response(self.get_serializer(file).data, status=status.HTTP_202_ACCEPTED)
@@ -183,7 +186,7 @@ class FileViewSet(ScopedView, mixins.RetrieveModelMixin, mixins.ListModelMixin, 
         )
         return Response(self.get_serializer(file).data, status=status.HTTP_202_ACCEPTED)
 
-    @extend_schema(responses={(200, each): OpenApiTypes.BINARY for each in (*media_types.KNOWN_TYPES, NOT_READ)})
+    @extend_schema(responses={(200, each): OpenApiTypes.BINARY for each in (*media_types.KNOWN_TYPES, UNREAD_TYPE)})
     @action(detail=True)
     def content(self, request: Request, pk: str) -> HttpResponseBase:
         """Return the original bytes."""
@@ -193,15 +196,15 @@ class FileViewSet(ScopedView, mixins.RetrieveModelMixin, mixins.ListModelMixin, 
         responses=TextSerializer,
         parameters=[
             OpenApiParameter("page", int, description="From 1."),
-            OpenApiParameter("start", int, description="A character of the text, from 0."),
+            OpenApiParameter("start", int, description="A position in the text, in characters from 0."),
         ],
     )
     @action(detail=True)
     def text(self, request: Request, pk: str) -> Response:
-        """Return the text of the file in pages, from a page or a character on."""
+        """Return the text of the file, from a page or a position on. `next` leads to the following pages."""
         text = StoredText(self.get_object())
-        page, start = (whole_number(request.query_params, name) for name in ("page", "start"))
-        window = text.at(start or 0 if page is None else text.start_of(page))
+        page, start = (parse_position(request.query_params, name) for name in ("page", "start"))
+        window = text.at(start or 0 if page is None else text.page_start(page))
         url = request.build_absolute_uri(request.path)
 
         def link(at: int | None) -> str | None:
@@ -214,34 +217,34 @@ class FileViewSet(ScopedView, mixins.RetrieveModelMixin, mixins.ListModelMixin, 
         parameters=[
             OpenApiParameter("page", int, OpenApiParameter.PATH, description="From 1."),
             OpenApiParameter("start", int, description="With `end`: characters [start, end) of the file's text."),
-            OpenApiParameter("end", int, description="They are marked on the page if they are on it."),
+            OpenApiParameter("end", int, description="With `start`: these characters are marked if the page has them."),
         ],
     )
     @action(detail=True, url_path=r"pages/(?P<page>[^/]+)/picture")
     def picture(self, request: Request, pk: str, page: str) -> HttpResponseBase:
         """Return a page of a PDF as a picture, with a passage marked on it."""
-        number = whole_number({"page": page}, "page") or 0
-        return picture(self.person, self.get_object(), number, passage_of(request.query_params))
+        number = parse_position({"page": page}, "page") or 0
+        return picture_response(self.person, self.get_object(), number, parse_passage(request.query_params))
 
 
-def passage_of(parameters: Mapping[str, str]) -> tuple[int, int] | None:
+def parse_passage(parameters: Mapping[str, str]) -> tuple[int, int] | None:
     """Return the passage [start, end) from the query parameters; None if there is none. Raises `bad_number`."""
-    start, end = (whole_number(parameters, name) for name in ("start", "end"))
+    start, end = (parse_position(parameters, name) for name in ("start", "end"))
     return None if start is None or end is None else (start, end)
 
 
-def sentence_of(parameters: Mapping[str, str], passage: tuple[int, int]) -> tuple[int, int]:
+def parse_sentence(parameters: Mapping[str, str], passage: tuple[int, int]) -> tuple[int, int]:
     """Return the sentence [from, to) of the passage from the query parameters, or else the passage.
 
     Raises `bad_number`.
     """
-    start, end = (whole_number(parameters, name) for name in ("from", "to"))
+    start, end = (parse_position(parameters, name) for name in ("from", "to"))
     if start is None or end is None or not passage[0] <= start < end <= passage[1]:
         return passage
     return start, end
 
 
-def whole_number(parameters: Mapping[str, str], name: str) -> int | None:
+def parse_position(parameters: Mapping[str, str], name: str) -> int | None:
     """Return the number in a parameter; None if there is none. Raises `bad_number`."""
     digits = parameters.get(name)
     if not digits:

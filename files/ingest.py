@@ -1,7 +1,7 @@
 """Read a file: turn its bytes into text, tokens and chunks.
 
 1. `read_waiting` claims the file as a job (`READS`), then other waiting files. It needs a slot of this process.
-2. `_outcome` has `readers` read the bytes in a confined process; a model may read scanned pages.
+2. `_read_and_store` has `readers` read the bytes in a confined process; a model may read scanned pages.
 3. `_store` writes text, chunks and status in one transaction, unless the claim is lost.
 4. `files.tasks` starts the indexing of each file that has chunks (`INDEXINGS`).
 5. If a reader is lost, the sweeper lets its file wait again. After `MAX_READS` lost readers, the file fails.
@@ -28,7 +28,7 @@ from core.jobs import NO_ROWS, JobKind
 from core.sentences import Sentence
 from files import passwords, storage
 from files.index import chunking
-from files.index.chunks import chunks_of
+from files.index.chunks import build_chunks
 from files.models import Chunk, File, FileText, RecognisedPage
 from files.registry import page_reader
 from files.undrawn import forget_failures
@@ -38,16 +38,16 @@ from readers.api import Extracted, ReaderError, Recogniser, closed_names, closed
 from workspace.models.settings import workspace_at
 
 SLOTS = 4  # files that one process reads at the same time; each takes up to 1 GiB
-SLOTS_OF_PERSON = 2  # slots for one person, so that slow files do not hold up other people; about one per processor
+SLOTS_PER_PERSON = 2  # slots for one person, so that slow files do not hold up other people; about one per processor
 MAX_READS = 2
-# A single file may have bytes that cannot be opened. After three such files, the storage counts as not available.
+# One file may have bytes that cannot be opened. After this many such files, the storage counts as unavailable.
 MAX_PUT_BACK = 3
 # In tokens; the defaults in docs/develop/context.md, “The room”.
 RESERVED_OUTPUT = 1_024
 BUFFER = 40
 READABLE = (File.Status.READY, File.Status.TOO_LONG)
-INTERRUPTED = gettext_noop("Reading it was cut off twice. Try again; if that fails too, upload it in parts.")
-BYTES_LOST = gettext_noop("Its bytes are gone from the storage. Upload it again.")
+INTERRUPTED = gettext_noop("Reading it was interrupted twice. Try again; if that fails too, upload it in parts.")
+BYTES_LOST = gettext_noop("The storage has lost its content. Upload it again.")
 
 # The storage, or Redis with the passwords of files, is not available. That does not count as an attempt on the file.
 UNAVAILABLE_ERRORS = (storage.StorageUnavailable, RedisError)
@@ -57,7 +57,7 @@ READS = JobKind(
     task="files.tasks.read_file",
     waiting=Q(status=File.Status.UPLOADED),
     running=Q(status=File.Status.PROCESSING),
-    resumable=NO_ROWS,  # a file whose reader was lost waits in its owner's line again, see `read_again`
+    resumable=NO_ROWS,  # a file whose reader was lost waits in its owner's line again, see `requeue_lost`
     on_claim={"status": File.Status.PROCESSING},
     max_tries=MAX_READS,
     swept=Q(searchable=False),  # the index `file_unfinished`
@@ -79,7 +79,7 @@ _slots = threading.BoundedSemaphore(SLOTS)
 
 
 class PersonSlots:
-    """Slots of this process by person. A person gets at most `SLOTS_OF_PERSON` slots."""
+    """Slots of this process by person. A person gets at most `SLOTS_PER_PERSON` slots."""
 
     def __init__(self) -> None:
         self._taken: Counter[UUID] = Counter()
@@ -88,22 +88,22 @@ class PersonSlots:
     def take(self, person: UUID) -> bool:
         """Take a slot for this person. Returns False if the person has none left. The caller gives the slot back."""
         with self._lock:
-            free = self._taken[person] < SLOTS_OF_PERSON
+            free = self._taken[person] < SLOTS_PER_PERSON
             if free:
                 self._taken[person] += 1
             return free
 
-    def give_back(self, person: UUID) -> None:
+    def release_slot(self, person: UUID) -> None:
         with self._lock:
             self._taken -= Counter([person])  # this removes people at zero
 
     def full(self) -> list[UUID]:
         """Return the people without a slot left."""
         with self._lock:
-            return [person for person, count in self._taken.items() if count >= SLOTS_OF_PERSON]
+            return [person for person, count in self._taken.items() if count >= SLOTS_PER_PERSON]
 
 
-_of_people = PersonSlots()
+_person_slots = PersonSlots()
 
 
 def read_waiting(file_id: UUID) -> Iterator[UUID]:
@@ -118,16 +118,16 @@ def read_waiting(file_id: UUID) -> Iterator[UUID]:
     try:
         next_file = File.objects.filter(pk=file_id).first()
         while next_file and len(put_back) < MAX_PUT_BACK:
-            if _of_people.take(next_file.owner_id):
+            if _person_slots.take(next_file.owner_id):
                 try:
                     file = READS.claim(next_file.pk)
                     if file and _read(file):
                         yield file.pk
                 except UNAVAILABLE_ERRORS as error:
-                    logger.warning("file %s waits to be read: %s", next_file.pk, error)
+                    logger.warning("reading of file %s was postponed: %s", next_file.pk, error)
                     put_back.append(next_file.pk)
                 finally:
-                    _of_people.give_back(next_file.owner_id)
+                    _person_slots.release_slot(next_file.owner_id)
             next_file = _next_waiting(put_back)
     finally:
         _slots.release()
@@ -138,8 +138,8 @@ def give_up_reading(file: File) -> None:
     _fail(file, "interrupted", INTERRUPTED)
 
 
-def read_again(lost: "QuerySet[File]") -> None:
-    """Let files whose reader was lost wait for another one, in the line of their owner."""
+def requeue_lost(lost: "QuerySet[File]") -> None:
+    """Put files whose reader was lost back into the queue of their owner."""
     lost.update(status=File.Status.UPLOADED, heartbeat=Now() - STALE_AFTER)
 
 
@@ -157,7 +157,7 @@ def _next_waiting(put_back: Sequence[UUID]) -> File | None:
     """
     busy = Counter(File.objects.filter(READS.swept & READS.running).values_list("owner", flat=True))
     waiting = File.objects.filter(READS.swept & READS.waiting).exclude(pk__in=put_back)
-    waiting = waiting.exclude(owner__in=_of_people.full())
+    waiting = waiting.exclude(owner__in=_person_slots.full())
     owners = waiting.values_list("owner", flat=True).annotate(since=Min("heartbeat")).order_by("since")
     owner = min(owners, key=lambda owner: busy[owner], default=None)
     return waiting.filter(owner=owner).order_by("heartbeat", "created", "pk").first()
@@ -172,7 +172,7 @@ def _read(file: File) -> bool:
     try:
         forget_failures(file.pk)
         with READS.alive(file):
-            return _outcome(file)
+            return _read_and_store(file)
     except UNAVAILABLE_ERRORS:
         _put_back(file)
         raise
@@ -181,46 +181,46 @@ def _read(file: File) -> bool:
         return False
 
 
-def _outcome(file: File) -> bool:
+def _read_and_store(file: File) -> bool:
     try:
         with storage.local_path(file) as path:
             key = passwords.take(file)
-            progress = partial(_note_page, file)
+            progress = partial(_store_progress, file)
             extracted = read(
-                path, file.name, file.chosen_encoding, key, recogniser=_recogniser(file), progress=progress
+                path, file.name, file.chosen_encoding, key, recogniser=_choose_recogniser(file), progress=progress
             )
     except ReaderError as error:
         return _fail(file, error.code, error.sentence.template)
     except FileNotFoundError:
         return _fail(file, "lost", BYTES_LOST)
-    return _store(file, _with_opened(file, extracted))
+    return _store(file, _keep_opened_members(file, extracted))
 
 
-def _with_opened(file: File, extracted: Extracted) -> Extracted:
+def _keep_opened_members(file: File, extracted: Extracted) -> Extracted:
     """Return the extracted text together with the members that an earlier password has opened."""
     earlier = FileText.objects.filter(file=file).first() if closed_names(extracted) else None
     return with_opened(extracted, earlier.text, earlier.spans) if earlier else extracted
 
 
-def _recogniser(file: File) -> Recogniser:
-    """Return the model that the workspace has chosen for scans, while it is usable; else the bundled program alone."""
+def _choose_recogniser(file: File) -> Recogniser:
+    """Return a recogniser with the workspace's model for scans if it is usable, else with Tesseract alone."""
     reader_id = workspace_at().page_reader_id
     model = Model.objects.usable().filter(pk=reader_id, vision=True).first() if reader_id else None
     if model is None:
         return Recogniser()
-    return Recogniser(model.name, partial(_page_text, model, file.owner_id))
+    return Recogniser(model.name, partial(_recognise_page, model, file.owner_id))
 
 
-def _page_text(model: Model, owner: UUID, picture: bytes) -> str:
-    """Return the text that the model reads on a page. Raises `scan_unread`."""
+def _recognise_page(model: Model, owner: UUID, picture: bytes) -> str:
+    """Return the text of a page as the model reads it. Raises `scan_unread`."""
     try:
         return page_reader()(model, owner, picture)
     except ProductError as error:
         raise ReaderError("scan_unread") from error
 
 
-def _note_page(file: File, number: int, count: int) -> None:
-    """Store which page is being recognised, since each page takes seconds."""
+def _store_progress(file: File, number: int, count: int) -> None:
+    """Store which page is being recognised, as progress for the user: each page takes seconds."""
     READS.claimed(file).update(
         error=Sentence("Recognising text: page {number} of {count}.", number=number, count=count).dump()
     )
@@ -235,7 +235,7 @@ def _put_back(file: File) -> None:
 def _fail(file: File, code: str, sentence: str) -> bool:
     """Mark a claimed file as failed, and send its webhooks. Returns False, since there is nothing to index."""
     if _finish(file, status=File.Status.FAILED, error_code=code, error=sentence):
-        _tell(file, "file.failed", File.Status.FAILED, code=code, detail=sentence)
+        _send_webhooks(file, "file.failed", File.Status.FAILED, code=code, detail=sentence)
     return False
 
 
@@ -246,11 +246,11 @@ def _finish(file: File, **fields: object) -> bool:
 
 def _store(file: File, extracted: Extracted) -> bool:
     """Store text, chunks and status in one transaction. Returns whether there are chunks to index."""
-    size = _tokens(extracted)
+    size = _count_tokens(extracted)
     limit = largest_input()
     status = File.Status.TOO_LONG if limit is not None and size > limit else File.Status.READY
     still_closed = closed_notice(extracted)
-    chunks = chunks_of(file, extracted.media_type, extracted.text, extracted.spans)
+    chunks = build_chunks(file, extracted.media_type, extracted.text, extracted.spans)
     with transaction.atomic():
         ended = _finish(
             file,
@@ -278,16 +278,16 @@ def _store(file: File, extracted: Extracted) -> bool:
             )
             Chunk.objects.filter(file=file).delete()
             Chunk.objects.bulk_create(chunks, batch_size=500)
-            _tell(file, "file.ready", status)
+            _send_webhooks(file, "file.ready", status)
     return ended and bool(chunks)
 
 
-def _tell(file: File, event: str, status: File.Status, **more: str) -> None:
+def _send_webhooks(file: File, event: str, status: File.Status, **more: str) -> None:
     ids = {"file": str(file.pk), "status": str(status), **more}
     emit(owner_id=file.owner_id, event=event, ids=ids, paths={"url": reverse("file-detail", args=[file.pk])})
 
 
-def _tokens(extracted: Extracted) -> int:
+def _count_tokens(extracted: Extracted) -> int:
     if extracted.width is not None and extracted.height is not None:
         return tokens.image_tokens(extracted.width, extracted.height)
     return tokens.count(extracted.text)

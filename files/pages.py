@@ -21,20 +21,20 @@ from core.sentences import Sentence
 from files import services
 from files.models import File, FileText, RecognisedPage
 from files.models.file import FileUses
-from readers.api import RECOGNISED, WordPlace, places_of_passage, unpacked
+from readers.api import RECOGNISED, WordPlace, places_of_passage, unpack_places
 
-WINDOW = 60_000  # characters shown at a time
+WINDOW_CHARACTERS = 60_000  # characters shown at a time
 MOST_PIECES = 50  # pages shown at a time
 FILES_PER_PAGE = 100  # files on one page of the list
-CHUNK = 256 * 1024  # bytes
-NOT_READ = "application/octet-stream"  # the media type of a file that no reader has identified
+CHUNK_BYTES = 256 * 1024  # bytes
+UNREAD_TYPE = "application/octet-stream"  # the media type of a file that no reader has identified
 PREVIEW_TYPES = {"image/png", "image/jpeg", "image/webp", "image/gif", "application/pdf", "text/plain"}
 # Browsers refuse to show a PDF in a sandboxed document; their viewer is a sandbox itself.
 _POLICY = {"application/pdf": "default-src 'none'; object-src 'self'; frame-ancestors 'none'"}
 _SANDBOX = "default-src 'none'; sandbox; frame-ancestors 'none'"
 
 
-def file_list(user: User, after: object = None) -> tuple[list[File], UUID | None]:
+def list_files(user: User, after: object = None) -> tuple[list[File], UUID | None]:
     """Return a page of the user's own files, newest first, and its last id if there are more.
 
     `after` is the last id of the previous page.
@@ -43,11 +43,11 @@ def file_list(user: User, after: object = None) -> tuple[list[File], UUID | None
     if after:
         rows = rows.filter(pk__lt=identifier(after, "file"))
     page = list(rows[: FILES_PER_PAGE + 1])
-    files = with_uses(user, page[:FILES_PER_PAGE])
+    files = add_uses(user, page[:FILES_PER_PAGE])
     return files, files[-1].pk if len(page) > FILES_PER_PAGE else None
 
 
-def with_uses(user: User, files: list[File]) -> list[File]:
+def add_uses(user: User, files: list[File]) -> list[File]:
     """Set `uses` of each file with one query. Return the same rows."""
     entries: Any = File._meta.get_field("project_entries").related_model  # a model of an app above this one
     projects: Any = entries._meta.get_field("project").related_model
@@ -62,13 +62,13 @@ def with_uses(user: User, files: list[File]) -> list[File]:
     return files
 
 
-def already_there(file: File) -> Sentence:
-    """Return the sentence for a user who uploads a content again."""
-    return Sentence("You have this already, as “{name}”. It was not stored again.", name=file.name)
+def repetition_notice(file: File) -> Sentence:
+    """Return the sentence for a user who uploads the same content again."""
+    return Sentence("You already have this file, as “{name}”. It was not stored again.", name=file.name)
 
 
 class MarkedText(NamedTuple):
-    """A text around a sentence, which is marked strongly, and its passage, which is marked faintly around it."""
+    """A text in five parts: `sentence` is marked strongly, and `lead` and `tail`, the rest of its passage, faintly."""
 
     before: str
     lead: str
@@ -91,8 +91,8 @@ class TextPiece:
         """Return whether the text was recognised in a picture (OCR)."""
         return self.text.startswith(RECOGNISED)
 
-    def shown_with(self, passage: tuple[int, int], sentence: tuple[int, int]) -> "MarkedText":
-        """Return the text in five parts, with the parts of the passage around the sentence, and the sentence."""
+    def mark_sentence(self, passage: tuple[int, int], sentence: tuple[int, int]) -> "MarkedText":
+        """Return the text in five parts around the sentence. Both ranges are [start, end) in the file's text."""
         start, end = (min(max(place, self.start), self.end) - self.start for place in passage)
         first, last = (min(max(place, self.start), self.end) - self.start for place in sentence)
         return MarkedText(
@@ -126,7 +126,7 @@ class StoredText:
         self.length: int = row["length"]
         self.spans: list[tuple[int, int]] = [(start, end) for start, end in row["spans"]]
 
-    def start_of(self, page: int) -> int:
+    def page_start(self, page: int) -> int:
         """Return the position of a page's first character. Pages count from 1. Raises `no_such_page` (404)."""
         if not 1 <= page <= len(self.spans):
             raise ProductError(
@@ -140,12 +140,12 @@ class StoredText:
             return False
         return start < end <= self.length
 
-    def on_page(self, page: int, start: int, end: int) -> tuple[str, str]:
+    def passage_on_page(self, page: int, start: int, end: int) -> tuple[str, str]:
         """Return the part of the passage [start, end) on a page, and the page's text before it.
 
         Raises `no_such_page` (404).
         """
-        piece = TextPiece(page, self.start_of(page), self.spans[page - 1][1])
+        piece = TextPiece(page, self.page_start(page), self.spans[page - 1][1])
         before, passage, _ = self._with_text([piece])[0].marked(start, end)
         return passage, before
 
@@ -156,9 +156,9 @@ class StoredText:
         """
         rows = RecognisedPage.objects.filter(file=self.file, page=page).values_list("places", flat=True)
         packed = rows.first() if passage else None
-        return places_of_passage(unpacked(bytes(packed)), before, passage) if packed else []
+        return places_of_passage(unpack_places(bytes(packed)), before, passage) if packed else []
 
-    def without_places(self, pieces: Iterable[TextPiece]) -> set[int]:
+    def pages_without_places(self, pieces: Iterable[TextPiece]) -> set[int]:
         """Return the recognised pages without stored places of words. No passage can be marked on them."""
         recognised = {piece.page for piece in pieces if piece.recognised}
         stored = RecognisedPage.objects.filter(file=self.file, page__in=recognised).values_list("page", flat=True)
@@ -182,7 +182,7 @@ class StoredText:
         windows: list[list[TextPiece]] = [[]]
         for piece in self._pieces():
             window = windows[-1]
-            if window and (piece.end - window[0].start > WINDOW or len(window) == MOST_PIECES):
+            if window and (piece.end - window[0].start > WINDOW_CHARACTERS or len(window) == MOST_PIECES):
                 window = []
                 windows.append(window)
             window.append(piece)
@@ -191,9 +191,9 @@ class StoredText:
     def _pieces(self) -> Iterator[TextPiece]:
         spans = self.spans or [(0, self.length)]
         for page, (start, end) in enumerate(spans, start=1 if self.spans else 0):
-            yield TextPiece(page, start, min(end, start + WINDOW))
-            for cut in range(start + WINDOW, end, WINDOW):
-                yield TextPiece(page, cut, min(end, cut + WINDOW))
+            yield TextPiece(page, start, min(end, start + WINDOW_CHARACTERS))
+            for cut in range(start + WINDOW_CHARACTERS, end, WINDOW_CHARACTERS):
+                yield TextPiece(page, cut, min(end, cut + WINDOW_CHARACTERS))
 
     def _with_text(self, pieces: list[TextPiece]) -> list[TextPiece]:
         start = pieces[0].start
@@ -207,7 +207,7 @@ def download(file: File) -> StreamingHttpResponse:
 
     The caller must have checked that the user may see the file. Raises `file_lost` (404).
     """
-    media_type = file.media_type or NOT_READ
+    media_type = file.media_type or UNREAD_TYPE
     return _stream(services.open_blob(file=file), media_type, file.name, file.size)
 
 
@@ -233,7 +233,7 @@ def _stream(content: IO[bytes], media_type: str, name: str, size: int) -> Stream
 
 async def _chunks(stream: IO[bytes]) -> AsyncIterator[bytes]:
     try:
-        while chunk := await asyncio.to_thread(stream.read, CHUNK):
+        while chunk := await asyncio.to_thread(stream.read, CHUNK_BYTES):
             yield chunk
     finally:
         stream.close()

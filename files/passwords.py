@@ -9,12 +9,12 @@ from django.core.cache import cache
 from core import crypto
 from files.models import File
 
-LIFETIME = 900  # seconds
+LIFETIME_SECONDS = 900  # seconds
 LONGEST_PASSWORD = 1_000  # characters
 
 
 def store(file: File, password: str) -> None:
-    cache.set(_key(file), crypto.encrypt(password), LIFETIME)
+    cache.set(_key(file), crypto.encrypt(password), LIFETIME_SECONDS)
 
 
 def take(file: File) -> str:

@@ -1,6 +1,9 @@
-"""Registries for higher apps: models whose rows take storage, temporary files, and the reader of scanned pages.
+"""Register the parts of higher apps: models whose rows take storage, temporary files, and the reader of scanned pages.
 
-To add a model that takes storage: 1. give it `owner` and `size`; 2. call `count_as_stored` in `AppConfig.ready()`.
+To add a model that takes storage:
+
+1. Give it `owner` and `size`, in bytes.
+2. Call `register_stored_model` in `AppConfig.ready()`.
 """
 
 from typing import Protocol
@@ -22,7 +25,7 @@ _readers: list[PageReader] = []
 _temporary: list[Q] = []
 
 
-def count_as_stored(kind: type[Model]) -> None:
+def register_stored_model(kind: type[Model]) -> None:
     """Register a model whose rows take `size` bytes of their `owner`'s storage."""
     _stored.append(kind)
 
@@ -33,17 +36,20 @@ def stored_rows(user: User) -> list[QuerySet[Model]]:
 
 
 def register_temporary(condition: Q) -> None:
-    """Register files that end with a row of a higher app. An upload with the same content is a file of its own."""
+    """Register the condition of files that are deleted together with a row of a higher app.
+
+    If their owner uploads the same content, the upload becomes a separate file.
+    """
     _temporary.append(condition)
 
 
-def temporary() -> Q:
-    """Return the condition for files that end with a row of a higher app."""
+def temporary_condition() -> Q:
+    """Return the condition of files that are deleted together with a row of a higher app."""
     return Q(*_temporary, _connector=Q.OR) if _temporary else Q(pk=None)
 
 
-def read_pages_with(reader: PageReader) -> None:
-    """Register the reader of scanned pages, which asks a model. Raises ValueError for a second one."""
+def register_page_reader(reader: PageReader) -> None:
+    """Register the function that has a model read scanned pages. Raises ValueError for a second one."""
     if _readers:
         raise ValueError(f"the reader {_readers[0]!r} is registered already")
     _readers.append(reader)

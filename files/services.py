@@ -25,12 +25,12 @@ from core.sentences import Sentence
 from files import ingest, passwords, storage
 from files.encodings import ENCODINGS
 from files.models import File, FileText
-from files.registry import stored_rows, temporary
+from files.registry import stored_rows, temporary_condition
 from llm import tokens
 from readers.api import SENTENCES
 
 MAX_NAME = 255
-LATER = 3600  # seconds; only the user can free storage, so programs should not retry a refused upload soon
+RETRY_AFTER = 3600  # seconds; a program should not retry soon, since only its user can free storage
 _JPEG = b"\xff\xd8\xff"
 # Control characters, and characters that reverse the text direction, which can display "txt.exe" as "exe.txt".
 _UNWANTED = re.compile(r"[\x00-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
@@ -57,15 +57,15 @@ def store(*, user: User, name: str, content: "Content[Any]") -> File:
     try:
         with storage.receive(content, settings.MAX_UPLOAD_BYTES) as received:
             if not received.size:
-                raise ProductError("empty_file", "The file is empty. Choose one with something in it.")
-            if repeated := _repeated(user, name, received.sha256):
+                raise ProductError("empty_file", "The file is empty. Choose another one.")
+            if repeated := _find_repeated(user, name, received.sha256):
                 return repeated
             require_storage(user, received.size)
             storage.store_ahead(received)
             with transaction.atomic():
                 blob = storage.store_content(received)
                 # Its lock has ended another upload of the same content.
-                if repeated := _repeated(user, name, received.sha256):
+                if repeated := _find_repeated(user, name, received.sha256):
                     return repeated
                 reserve_storage(user, received.size)
                 file = File.objects.create(
@@ -81,7 +81,7 @@ def store(*, user: User, name: str, content: "Content[Any]") -> File:
         raise ProductError(
             "file_too_large",
             Sentence(
-                "The file is larger than {most} MB, the most that can be uploaded. Split it and upload the parts.",
+                "The file is larger than {most} MB, which is the maximum for uploads. Split it and upload the parts.",
                 most=round(settings.MAX_UPLOAD_BYTES / 1_000_000),
             ),
             status=413,
@@ -89,14 +89,14 @@ def store(*, user: User, name: str, content: "Content[Any]") -> File:
     return file
 
 
-def _repeated(user: User, name: str, sha256: str) -> File | None:
-    """Return the user's file with this content and note the upload. None if there is none. Reads a failed file again.
+def _find_repeated(user: User, name: str, sha256: str) -> File | None:
+    """Return the user's file with this content, or None, and store the time of the upload. Reads a failed file again.
 
-    The kind of the name counts, since the same bytes can be read as a text or as a table.
+    The suffix of the name must be the same, since the same bytes can be read as a text or as a table.
     """
     rows = File.objects.owned_by(user).filter(sha256=sha256)
     suffix = _suffix(clean_name(name))
-    lasting = rows.exclude(pk__in=rows.filter(temporary()).values("pk")).order_by("pk")
+    lasting = rows.exclude(pk__in=rows.filter(temporary_condition()).values("pk")).order_by("pk")
     file = next((row for row in lasting if _suffix(row.name) == suffix), None)
     if file is None or not File.objects.filter(pk=file.pk).update(uploaded_again=timezone.now()):
         return None
@@ -118,7 +118,7 @@ def stored_bytes(user: User) -> int:
     return sum(rows.aggregate(total=Sum("size", default=0))["total"] for rows in stored_rows(user))
 
 
-def most_stored(user: User) -> int | None:
+def storage_limit(user: User) -> int | None:
     """Return the most bytes that a user may store: the setting or a lower limit. None: no limit."""
     limit = standing_limit(user.pk, Limit.Unit.STORAGE)
     bounds = [settings.STORED_BYTES or None, None if limit is None else int(limit)]
@@ -130,7 +130,7 @@ def require_storage(user: User, size: int) -> None:
 
     Raises `storage_full` and `limit_reached` (429).
     """
-    _require_storage(user, size, most_stored(user))
+    _require_storage(user, size, storage_limit(user))
 
 
 def reserve_storage(user: User, size: int) -> None:
@@ -139,7 +139,7 @@ def reserve_storage(user: User, size: int) -> None:
     Call it in the transaction that adds the row, after the bytes are stored. So no upload waits while another upload is
     being written to storage. Bytes without a row are swept later.
     """
-    most = most_stored(user)
+    most = storage_limit(user)
     if most is not None:
         lock(f"stored:{user.pk}")
         _require_storage(user, size, most)
@@ -159,7 +159,7 @@ def _require_storage(user: User, size: int, most: int | None) -> None:
                 most=round(most / 1_000_000),
             ),
             status=429,
-            retry_after=LATER,
+            retry_after=RETRY_AFTER,
         )
 
 
@@ -231,7 +231,7 @@ def reread(*, user: User, file: File, encoding: str = "", password: str = "") ->
     )
     if not updated:
         passwords.take(file)
-        raise ProductError("being_read", "This file is being read at the moment. Wait until it is done.", status=409)
+        raise ProductError("being_read", "This file is being read. Wait for the end, then try again.", status=409)
     file.refresh_from_db()
     transaction.on_commit(partial(enqueue, "files.tasks.read_file", file.pk))
 
@@ -242,12 +242,12 @@ def open_blob(*, file: File) -> IO[bytes]:
     Raises `file_lost` (404) and `storage_unavailable` (503).
     """
     try:
-        with storage.waiting():
+        with storage.wait_for_storage():
             return file.blob.open("rb")
     except (FileNotFoundError, ValueError) as error:  # ValueError: the row has no name of a blob
         raise ProductError("file_lost", ingest.BYTES_LOST, status=404) from error
     except OSError as error:
-        raise storage.unavailable(error) from error
+        raise storage.storage_error(error) from error
 
 
 def open_shown(*, file: File) -> tuple[str, IO[bytes]]:
@@ -258,18 +258,18 @@ def open_shown(*, file: File) -> tuple[str, IO[bytes]]:
     if not file.converted:
         return file.media_type, open_blob(file=file)
     try:
-        with storage.waiting():
-            stream = default_storage.open(storage.shown_name(file.sha256), "rb")
+        with storage.wait_for_storage():
+            stream = default_storage.open(storage.shown_blob_name(file.sha256), "rb")
     except FileNotFoundError as error:
         raise ProductError("file_lost", ingest.BYTES_LOST, status=404) from error
     except OSError as error:
-        raise storage.unavailable(error) from error
+        raise storage.storage_error(error) from error
     signature = stream.read(len(_JPEG))
     stream.seek(0)
     return "image/jpeg" if signature == _JPEG else "application/pdf" if file.pages else "image/png", stream
 
 
-def tokens_of(*, file: File, tokenizer: str = tokens.CATCH_ALL) -> int | None:
+def get_token_count(*, file: File, tokenizer: str = tokens.CATCH_ALL) -> int | None:
     """Return the tokens of the file's text or image; None for a file that is not read yet. Counts once per tokenizer.
 
     Raises LookupError for an unknown tokenizer.

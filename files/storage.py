@@ -29,7 +29,7 @@ from core.sentences import Sentence
 from files.models import File
 
 logger = logging.getLogger(__name__)
-DAY = 86_400  # seconds
+DAY_SECONDS = 86_400  # seconds
 SHA256 = re.compile(r"[0-9a-f]{64}")
 
 
@@ -79,13 +79,13 @@ def store_content(received: ReceivedContent) -> str:
     Call it in the transaction that adds the row. A lock keeps other transactions from storing or deleting the
     same content until this one ends.
     """
-    name = _name(received.sha256)
+    name = _blob_name(received.sha256)
     lock(received.sha256)
     try:
         if not default_storage.exists(name):
             default_storage.save(name, received.content)
     except OSError as error:
-        raise unavailable(error) from error
+        raise storage_error(error) from error
     return name
 
 
@@ -96,13 +96,13 @@ def store_ahead(received: ReceivedContent) -> None:
     """
     if not is_remote():
         return
-    name = _name(received.sha256)
+    name = _blob_name(received.sha256)
     try:
         with wait_outside():
             if not default_storage.exists(name):
                 default_storage.save(name, received.content)
     except OSError as error:
-        raise unavailable(error) from error
+        raise storage_error(error) from error
 
 
 def is_remote() -> bool:
@@ -110,12 +110,12 @@ def is_remote() -> bool:
     return not isinstance(default_storage, FileSystemStorage)
 
 
-def waiting() -> AbstractContextManager[None]:
+def wait_for_storage() -> AbstractContextManager[None]:
     """Return the context manager for reads and writes: `wait_outside` for a remote storage, else an empty one."""
     return wait_outside() if is_remote() else nullcontext()
 
 
-def unavailable(error: OSError) -> ProductError:
+def storage_error(error: OSError) -> ProductError:
     """Return `storage_unavailable` (503), and log the cause, such as a full disk or an unreachable bucket."""
     logger.error("the storage of files fails: %s", error)
     sentence = Sentence(
@@ -133,8 +133,8 @@ def release(sha256: str) -> None:
         with transaction.atomic():
             lock(sha256)
             if not File.objects.filter(sha256=sha256).exists():
-                with waiting():
-                    for name in (_name(sha256), shown_name(sha256)):
+                with wait_for_storage():
+                    for name in (_blob_name(sha256), shown_blob_name(sha256)):
                         default_storage.delete(name)
     except (OSError, ProductError) as error:
         logger.warning("bytes of a file are deleted later: %s", error)
@@ -142,7 +142,7 @@ def release(sha256: str) -> None:
 
 def sweep_unfinished() -> None:
     """Delete temporary files of uploads that are older than a day. Crashed processes leave such files behind."""
-    cutoff = time.time() - DAY
+    cutoff = time.time() - DAY_SECONDS
     for path in Path(settings.FILE_UPLOAD_TEMP_DIR).glob("*.upload*"):
         with suppress(FileNotFoundError):
             if path.stat().st_mtime < cutoff:
@@ -172,7 +172,7 @@ def _list(path: str) -> tuple[list[str], list[str]]:
 
 def store_shown(sha256: str, content: bytes) -> None:
     """Store a picture in a format for browsers and models. The caller must hold the lock of a row of the file."""
-    name = shown_name(sha256)
+    name = shown_blob_name(sha256)
     lock(sha256)
     if not default_storage.exists(name):
         default_storage.save(name, ContentFile(content))
@@ -186,7 +186,7 @@ def local_path(file: File, *, shown: bool = False) -> Iterator[Path]:
 
     Raises FileNotFoundError, and `StorageUnavailable` if a remote storage cannot be reached.
     """
-    name = shown_name(file.sha256) if shown else str(file.blob)
+    name = shown_blob_name(file.sha256) if shown else str(file.blob)
     try:
         path: Path | None = Path(default_storage.path(name))
     except NotImplementedError:  # raised by storages without local paths
@@ -210,9 +210,9 @@ def _copy(name: str, copy: "IO[bytes]") -> None:
         raise StorageUnavailable(str(error)) from error
 
 
-def shown_name(sha256: str) -> str:
-    return f"{_name(sha256)}.shown"
+def shown_blob_name(sha256: str) -> str:
+    return f"{_blob_name(sha256)}.shown"
 
 
-def _name(sha256: str) -> str:
+def _blob_name(sha256: str) -> str:
     return f"{sha256[:2]}/{sha256[2:4]}/{sha256}"

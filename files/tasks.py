@@ -36,15 +36,15 @@ def index_file(file_id: str) -> None:
 @shared_task
 def sweep_files() -> None:
     """Have files chunked or their words indexed again if an older version did that. Runs every 5 seconds."""
-    if chunks.outdated().exists():
+    if chunks.files_with_outdated_chunks().exists():
         enqueue("files.tasks.cut_outdated")
-    elif indexing.outdated_words().exists():
+    elif indexing.files_with_outdated_words().exists():
         enqueue("files.tasks.index_outdated_words")
 
 
 @shared_task
 def cut_outdated() -> None:
-    chunks.cut_outdated()
+    chunks.renew_outdated_chunks()
 
 
 @shared_task
@@ -61,7 +61,7 @@ def sweep_blobs() -> None:
 
 @worker_ready.connect
 def _start(sender: Any, **kwargs: Any) -> None:
-    """Start to embed for web processes. Load the vocabulary, which takes half a second, before the first upload."""
+    """Start the thread that embeds for web processes, and load the vocabulary, which takes half a second."""
     if "background" in sender.app.amqp.queues.consume_from:
         embedding_queue.serve_in_thread()
     tokens.count("")

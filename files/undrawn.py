@@ -16,7 +16,7 @@ MOST_PAGES = 1_000  # per file; the oldest are removed first
 logger = logging.getLogger(__name__)
 
 
-def failure_of(file_id: UUID, page: int) -> str | None:
+def recent_failure(file_id: UUID, page: int) -> str | None:
     """Return the error code of a recent failure to draw the page; None if there was none."""
     return _failures(file_id).get(page)
 
@@ -28,7 +28,7 @@ def remember_failure(file_id: UUID, page: int, code: str) -> None:
     try:
         cache.set(_key(file_id), newest, CACHE_SECONDS)
     except RedisError:
-        logger.warning("the failure to draw a page is not remembered: Redis is away")
+        logger.warning("the failure to draw a page was not cached: Redis is unavailable")
 
 
 def forget_failures(file_id: UUID) -> None:
@@ -36,7 +36,7 @@ def forget_failures(file_id: UUID) -> None:
     try:
         cache.delete(_key(file_id))
     except RedisError:
-        logger.warning("failures to draw pages are not forgotten before they end: Redis is away")
+        logger.warning("the cached failures to draw pages were not removed: Redis is unavailable")
 
 
 def _failures(file_id: UUID) -> dict[int, str]:

@@ -12,33 +12,33 @@ from core.errors import NotFound, ProductError
 from core.requests import with_row
 from core.sentences import Sentence
 from files import services
-from files.api import passage_of, sentence_of, whole_number
+from files.api import parse_passage, parse_position, parse_sentence
 from files.encodings import ENCODINGS, label
 from files.models import File
-from files.page_pictures import picture
-from files.pages import StoredText, already_there, download, download_shown, file_list, with_uses
+from files.page_pictures import picture_response
+from files.pages import StoredText, add_uses, download, download_shown, list_files, repetition_notice
 
-NOWHERE = (0, 0)  # a passage without characters
+NO_PASSAGE = (0, 0)  # an empty passage, for requests that name none
 
 
 @require_http_methods(["GET", "POST"])
 def files(request: Request) -> HttpResponse:
-    """Show the user's files, or only the rows for a script. A POST uploads files. A script gets their chips."""
+    """Show the user's files; a script gets only the rows. A POST uploads files; a script gets their chips."""
     if request.method == "POST":
         uploaded = upload(request)
-        repeated = repetitions(uploaded)
+        repeated = repetition_notices(uploaded)
         if request.htmx:
             return render(request, "files/_chips.html", {"files": uploaded}, status=201)
         if not repeated:
             return redirect("files:list")
     else:
         repeated = []
-    page, after = file_list(request.user, request.GET.get("after"))
+    page, after = list_files(request.user, request.GET.get("after"))
     context = {
         "repeated": repeated,
         "section": "files",
         "stored": services.stored_bytes(request.user),
-        "most": services.most_stored(request.user),
+        "most": services.storage_limit(request.user),
         "files": page,
         "after": after,
         "unread": any(file.unread for file in page),
@@ -50,28 +50,30 @@ def upload(request: Request) -> list[File]:
     """Store the files of a form. Raises `no_file` if none was chosen."""
     contents = [content for content in request.FILES.getlist("file") if content.name]
     if not contents:
-        raise ProductError("no_file", "No file was chosen. Choose one or several, then upload.")
+        raise ProductError("no_file", "Choose one or more files, then upload.")
     return [services.upload(user=request.user, name=content.name or "", content=content) for content in contents]
 
 
-def repetitions(uploaded: Sequence[File]) -> list[Sentence]:
+def repetition_notices(uploaded: Sequence[File]) -> list[Sentence]:
     """Return a sentence for each uploaded file that the user had already."""
-    return [already_there(file) for file in uploaded if file.repeated]
+    return [repetition_notice(file) for file in uploaded if file.repeated]
 
 
 @require_GET
 def file(request: Request, pk: UUID) -> HttpResponse:
-    """Show a file, and its text starting at a page, a character or a passage.
+    """Show a file, and its text from a page, a character or a passage on.
 
-    Citations link here as long as their conversation exists. So a page explains why a file is gone.
+    Citations link here while their conversation exists. If the file was deleted, the page says so.
     """
     try:
         row = services.visible_file(request.user, pk)
     except NotFound:
-        return render(request, "files/gone.html", {"section": "files", "passage": passage_of(request.GET)}, status=404)
+        return render(
+            request, "files/gone.html", {"section": "files", "passage": parse_passage(request.GET)}, status=404
+        )
     context = {
         "section": "files",
-        "file": with_uses(request.user, [row])[0],
+        "file": add_uses(request.user, [row])[0],
         "mine": row.owner_id == request.user.pk,
         "encoding": label(row.encoding),
         "encodings": ENCODINGS,
@@ -86,28 +88,28 @@ def _text_context(request: Request, row: File) -> dict[str, object]:
     `pieces` are pairs of a piece and its text around the sentence. `lost`: the text does not contain the requested
     passage.
     """
-    passage = passage_of(request.GET)
+    passage = parse_passage(request.GET)
     if row.is_image or row.status not in (File.Status.READY, File.Status.TOO_LONG):
         return {"lost": passage is not None}
     text = StoredText(row)
-    page, start = (whole_number(request.GET, name) for name in ("page", "start"))
+    page, start = (parse_position(request.GET, name) for name in ("page", "start"))
     if passage is None:
-        window = text.at(start or 0 if page is None else text.start_of(page))
-        pieces = [(piece, piece.shown_with(NOWHERE, NOWHERE)) for piece in window.pieces]
+        window = text.at(start or 0 if page is None else text.page_start(page))
+        pieces = [(piece, piece.mark_sentence(NO_PASSAGE, NO_PASSAGE)) for piece in window.pieces]
         return {"window": window, "pieces": pieces, "begins": None}
-    sentence = sentence_of(request.GET, passage)
+    sentence = parse_sentence(request.GET, passage)
     lost = not (text.holds(*passage) and text.holds(*sentence, page=page))
     window = text.at(sentence[0])
     if lost:
-        passage = sentence = NOWHERE
+        passage = sentence = NO_PASSAGE
     first, end = sentence
     return {
         "lost": lost,
         "window": window,
-        "pieces": [(piece, piece.shown_with(passage, sentence)) for piece in window.pieces],
+        "pieces": [(piece, piece.mark_sentence(passage, sentence)) for piece in window.pieces],
         "marked": f"?start={first}&end={end}",
         "begins": first,
-        "unmarked": text.without_places(window.pieces),
+        "unmarked": text.pages_without_places(window.pieces),
     }
 
 
@@ -123,7 +125,7 @@ def shown(request: Request, row: File) -> HttpResponseBase:
 
 @with_row(services.visible_file, "GET")
 def page_picture(request: Request, row: File, page: int) -> HttpResponse:
-    return picture(request.user, row, page, passage_of(request.GET))
+    return picture_response(request.user, row, page, parse_passage(request.GET))
 
 
 @with_row(services.visible_file, "GET")

@@ -23,11 +23,11 @@ from projects.handing_over import hand_over_project
 from projects.models import Invitation, Membership, Project, ProjectFile
 
 INSTRUCTIONS = gettext_noop(
-    "Stand in every prompt of its conversations, behind the system prompt and the persona. Variables are replaced: "
+    "Every prompt of its conversations contains them, after the system prompt and the persona. Variables are replaced: "
     "{{date}}, {{weekday}}, {{user.name}}, {{user.language}}, {{persona.name}}, {{project.name}}, {{model.name}}."
 )
 
-FILE = gettext_noop("Is read in the background. It belongs to the project's owner, as if they had uploaded it.")
+FILE = gettext_noop("It is read in the background. It belongs to the project's owner, as if they had uploaded it.")
 
 
 class ProjectForm(forms.ModelForm[Project]):
@@ -73,7 +73,7 @@ class ProjectForm(forms.ModelForm[Project]):
             raise forms.ValidationError(
                 gettext(
                     "Somebody else changed the instructions while you were writing. Copy your text, open the project "
-                    "again, and put both together."
+                    "again, and merge both versions."
                 )
             )
 
@@ -197,7 +197,7 @@ class ProjectAdmin(RowAdmin):
         obj.refresh_from_db()
         content = cleaned.get("file")
         if content:
-            services.give_file(user=user, project=obj, name=content.name, content=content)
+            services.add_file_for_owner(user=user, project=obj, name=content.name, content=content)
 
     def save_formset(self, request: HttpRequest, form: Any, formset: Any, change: Any) -> None:
         user = cast("User", acting_user(request))

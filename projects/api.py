@@ -52,7 +52,7 @@ class ProjectSerializer(StrictSerializer, serializers.ModelSerializer[Project]):
         user = self.context["request"].user
         mine = getattr(project, "mine", None)  # prefetched for lists, with one query for all
         if mine is None or project.owner_id == user.pk:
-            return roles.role_of(user, project)
+            return roles.get_role(user, project)
         return strongest(each.role for each in mine) or Role.READER
 
 
@@ -224,7 +224,7 @@ class ProjectViewSet(ScopedView, viewsets.ModelViewSet[Project]):
         """Return the people who may read, edit or own the project, except the one whom it belongs to. `groups/` has
         the groups.
         """
-        rows = members.members_of(self.get_object()).exclude(user=None)
+        rows = members.list_members(self.get_object()).exclude(user=None)
         return self._page(rows, MemberSerializer)
 
     @extend_schema(request=InviteSerializer, responses={201: InvitationSerializer})
@@ -275,7 +275,7 @@ class ProjectViewSet(ScopedView, viewsets.ModelViewSet[Project]):
     @action(detail=True, pagination_class=OldestFirst, filter_backends=[])
     def groups(self, request: Request, pk: str) -> Response:
         """Return the groups that the project is shared with. If a user has several roles, the strongest counts."""
-        return self._page(members.members_of(self.get_object()).exclude(group=None), GroupMemberSerializer)
+        return self._page(members.list_members(self.get_object()).exclude(group=None), GroupMemberSerializer)
 
     @extend_schema(request=AddGroupSerializer, responses={201: GroupMemberSerializer})
     @groups.mapping.post
@@ -317,7 +317,7 @@ class ProjectViewSet(ScopedView, viewsets.ModelViewSet[Project]):
         body = validate(QuerySerializer, request)
         payer = Payer(self.person.pk, current_origin().token_id)
         result = find_passages(
-            queries=[body["query"]], files=services.files_of(project), limit=body["limit"], payer=payer
+            queries=[body["query"]], files=services.project_files(project), limit=body["limit"], payer=payer
         )
         return Response(HitsSerializer(result).data)
 

@@ -32,29 +32,29 @@ class Possessions:
     files: int
 
 
-def possessions_of(person: User) -> Possessions:
+def count_possessions(person: User) -> Possessions:
     return Possessions(
         projects=Project.objects.filter(owner=person).count(),
         personas=Persona.objects.filter(owner=person).count(),
-        files=_files(person).count(),
+        files=_project_files(person).count(),
     )
 
 
 def hand_over(*, user: AbstractUser, person: User, to: str) -> tuple[Possessions, User]:
     """Give all projects and personas of `person`, and their files in these projects, to the user with the name `to`.
 
-    Conversations, tasks and other files stay. Returns what was handed over, and the new owner. Raises `outranked`,
+    Conversations, tasks and other files stay. Returns how much was handed over, and the new owner. Raises `outranked`,
     `right_missing`, `unknown_person`, `not_active`, `same_person` and `legal_hold` (409).
     """
     require_right(user, "change", Project)
     require_right(user, "change", Persona)
     require_rank(user, person)
-    new_owner = _taker(person, to)
+    new_owner = _find_new_owner(person, to)
     with transaction.atomic():
         rows = list(Project.objects.select_for_update().filter(owner=person))
         require_movable(*rows)
         projects = [row.pk for row in rows]
-        files = _files(person).update(owner=new_owner)  # before the owner of the projects changes
+        files = _project_files(person).update(owner=new_owner)  # before the owner of the projects changes
         Membership.objects.filter(project__in=projects, user=new_owner).delete()
         Project.objects.filter(pk__in=projects).update(owner=new_owner, updated=timezone.now())
         personas = hand_over_personas(person=person, to=new_owner)
@@ -66,21 +66,21 @@ def hand_over(*, user: AbstractUser, person: User, to: str) -> tuple[Possessions
 
 
 def hand_over_project(*, user: AbstractUser, project: Project, to: User) -> None:
-    """Give a project with `files_of_project` to another user. Raises the errors of `hand_over`."""
+    """Give a project with `exclusive_files` to another user. Raises the errors of `hand_over`."""
     person = project.owner
     require_right(user, "change", project)
     require_rank(user, person)
     require_movable(project)
-    new_owner = _taker(person, to.get_username())
+    new_owner = _find_new_owner(person, to.get_username())
     with transaction.atomic():
-        files = files_of_project(project).update(owner=new_owner)
+        files = exclusive_files(project).update(owner=new_owner)
         Membership.objects.filter(project=project, user=new_owner).delete()
         Project.objects.filter(pk=project.pk).update(owner=new_owner, updated=timezone.now())
         changes = {"owner": [str(person.pk), str(new_owner.pk)], "files": files}
         record(user=user, action="project.handed_over", row=project, changes=changes)
 
 
-def files_of_project(project: Project) -> QuerySet[File]:
+def exclusive_files(project: Project) -> QuerySet[File]:
     """Return the owner's files that are in no other project of theirs.
 
     Their owner changes with the project's owner, so that the project stays complete when the user leaves.
@@ -89,15 +89,15 @@ def files_of_project(project: Project) -> QuerySet[File]:
     return File.objects.filter(owner=project.owner_id, pk__in=project.entries.values("file")).exclude(pk__in=others)
 
 
-def _files(person: User) -> QuerySet[File]:
+def _project_files(person: User) -> QuerySet[File]:
     return File.objects.filter(owner=person, pk__in=File.objects.filter(project_entries__project__owner=person))
 
 
-def _taker(person: User, name: str) -> User:
+def _find_new_owner(person: User, name: str) -> User:
     """Return the active user with this name, who takes over from `person`."""
     new_owner = User.objects.filter(username=name.strip()).first()
     if new_owner is None:
-        sentence = Sentence("Nobody has this user name. Check how it is written; capital letters count.")
+        sentence = Sentence("Nobody has this user name. Check its spelling, including capital letters.")
         raise ProductError("unknown_person", sentence, status=422)
     if not new_owner.is_active:
         raise ProductError(
@@ -106,7 +106,5 @@ def _taker(person: User, name: str) -> User:
             status=422,
         )
     if new_owner.pk == person.pk:
-        raise ProductError(
-            "same_person", "Everything belongs to this person already. Choose somebody else.", status=422
-        )
+        raise ProductError("same_person", "This person already owns everything. Choose somebody else.", status=422)
     return new_owner

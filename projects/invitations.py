@@ -21,7 +21,7 @@ from projects.models import Invitation, Membership, Project
 from projects.models.invitation import MAX_USERNAME
 from projects.models.roles import require_owner
 
-LASTS = timedelta(days=30)
+LIFETIME = timedelta(days=30)
 MOST_OF_PROJECT = 50  # pending invitations per project
 MOST_OF_OWNER = 200  # pending invitations to all projects of one owner
 
@@ -41,19 +41,19 @@ def invite(*, user: User, project: Project, username: str, role: str = Role.READ
     if person is not None and person.pk == owner:
         raise ProductError("owner_is_member", "This person owns the project and needs no other role.", status=409)
     if person is not None and Membership.objects.filter(project=project, user=person).exists():
-        sentence = Sentence("This person is in the project already. Change their role in the list of members.")
+        sentence = Sentence("This person is already a member. Change their role in the list of members.")
         raise ProductError("already_member", sentence, status=409)
     rows = Invitation.objects.filter(project__owner=owner)
     rows.filter(expires__lte=timezone.now()).delete()
     row = rows.filter(project=project, username=name).first()
     if row is None:
-        _require_room(rows, project)
+        _check_limits(rows, project)
         row = Invitation(project=project, username=name)
     if row.person != person:
         row.person = person
         row.declined = None
     row.role = role
-    row.expires = timezone.now() + LASTS
+    row.expires = timezone.now() + LIFETIME
     row.save()
     changes = {"member": None if person is None else str(person.pk), "role": role}
     record(user=user, action="member.invited", row=project, changes=changes)
@@ -66,14 +66,14 @@ def _check_username(username: str) -> str:
     if not 0 < len(name) <= MAX_USERNAME or "\x00" in name:
         raise ProductError(
             "bad_username",
-            Sentence("Give the user name of one person, of 1 to {max_username} characters.", max_username=MAX_USERNAME),
+            Sentence("Enter one user name, with 1 to {max_username} characters.", max_username=MAX_USERNAME),
         )
     return name
 
 
-def _require_room(rows: QuerySet[Invitation], project: Project) -> None:
+def _check_limits(rows: QuerySet[Invitation], project: Project) -> None:
     """Raise `too_many_invitations` (409). `rows`: all invitations of the owner."""
-    sentence = Sentence("Too many invitations are not answered yet. Withdraw some of them, or wait until they end.")
+    sentence = Sentence("Too many invitations are unanswered. Withdraw some of them, or wait until they expire.")
     if rows.filter(project=project).count() >= MOST_OF_PROJECT or rows.count() >= MOST_OF_OWNER:
         raise ProductError("too_many_invitations", sentence, status=409)
 
@@ -86,14 +86,14 @@ def withdraw(*, user: User, project: Project, invitation: object) -> None:
     _notify_invited(row)
 
 
-def received(user: User, pk: UUID) -> Invitation:
+def get_received(user: User, pk: UUID) -> Invitation:
     """Return an invitation that the user may answer. Raises `NotFound`, also for an expired invitation."""
     return get_or_404(Invitation.objects.visible_to(user), pk, "invitation")
 
 
 @transaction.atomic
 def accept(*, user: User, invitation: Invitation) -> Project:
-    """Make the user a member of the project, and delete the invitation. Raises `NotFound` as `received`."""
+    """Make the user a member of the project, and delete the invitation. Raises `NotFound` as `get_received`."""
     rows = Invitation.objects.visible_to(user).select_for_update(of=("self",)).select_related("project")
     row = get_or_404(rows, invitation.pk, "invitation")
     Membership.objects.update_or_create(project=row.project, user=user, defaults={"role": row.role})
@@ -105,7 +105,7 @@ def accept(*, user: User, invitation: Invitation) -> Project:
 
 
 def decline(*, user: User, invitation: Invitation) -> None:
-    """Decline an invitation without a notice to the owner. Raises `NotFound` as `received`."""
+    """Decline an invitation without a notice to the owner. Raises `NotFound` as `get_received`."""
     if not Invitation.objects.visible_to(user).filter(pk=invitation.pk).update(declined=timezone.now()):
         raise NotFound("invitation")
     _notify_invited(invitation)

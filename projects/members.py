@@ -13,12 +13,12 @@ from core.errors import ProductError
 from core.permissions import has_right, require_right
 from core.requests import identifier, or_404
 from core.sentences import Sentence
-from projects.handing_over import files_of_project
+from projects.handing_over import exclusive_files
 from projects.models import Invitation, Membership, Project
-from projects.models.roles import require_owner, role_of
+from projects.models.roles import get_role, require_owner
 
 
-def members_of(project: Project) -> QuerySet[Membership]:
+def list_members(project: Project) -> QuerySet[Membership]:
     """Return the users and groups of a project, oldest first."""
     rows: QuerySet[Membership] = Membership.objects.filter(project=project).select_related("user", "group")
     return rows.order_by("created", "pk")
@@ -26,7 +26,7 @@ def members_of(project: Project) -> QuerySet[Membership]:
 
 @transaction.atomic
 def add_member(*, user: User, project: Project, person: User, role: str) -> None:
-    """Add a user without an invitation, as an administrator. A present member gets the role. The owner is not added."""
+    """Add a user without an invitation, for administrators. A member gets the new role. The owner is not added."""
     require_right(user, "change", project)
     if person.pk != project.owner_id:
         Membership.objects.update_or_create(project=project, user=person, defaults={"role": check_role(role)})
@@ -48,7 +48,7 @@ def groups_to_choose(user: AbstractUser, project: Project) -> QuerySet[PeopleGro
 
 @transaction.atomic
 def add_group(*, user: User, project: Project, group: object, role: str = Role.READER) -> Membership:
-    """Add a group (its id). Its users have the role while they are in the group.
+    """Share the project with a group (its id). Its users have the role while they are in the group.
 
     A group that is already a member gets the new role. Raises `NotFound` for a group that the user does not see.
     """
@@ -89,10 +89,10 @@ def remove_member(*, user: User, project: Project, member: object) -> None:
 def hand_over(*, user: User, project: Project, member: object) -> Project:
     """Make a member the owner of the project. The previous owner stays a member with the role of an owner.
 
-    `files_of_project` change their owner too. Raises `not_owner` (403), `NotFound` for a user who is a member only
+    The `exclusive_files` change their owner, too. Raises `not_owner` (403), `NotFound` for a user who is a member only
     through a group, `not_active` (422) and `legal_hold` (409).
     """
-    if role_of(user, project) != Role.OWNER:
+    if get_role(user, project) != Role.OWNER:
         raise ProductError("not_owner", "Only the owner of this project can do this. Ask them.", status=403)
     locked = Project.objects.select_for_update().get(pk=project.pk)
     require_movable(locked)
@@ -104,7 +104,7 @@ def hand_over(*, user: User, project: Project, member: object) -> Project:
             Sentence("“{taker}” is deactivated. Choose an active person.", taker=str(new_owner)),
             status=422,
         )
-    files = files_of_project(locked).update(owner=new_owner)
+    files = exclusive_files(locked).update(owner=new_owner)
     membership.delete()
     Membership.objects.create(project=project, user_id=locked.owner_id, role=Role.OWNER)
     Invitation.objects.filter(project=project, person=new_owner).delete()
@@ -116,7 +116,7 @@ def hand_over(*, user: User, project: Project, member: object) -> Project:
 
 def _membership(project: Project, member: object) -> Membership:
     pk = identifier(member, "member")
-    return or_404(members_of(project).filter(Q(user=pk) | Q(group=pk)).first(), "member")
+    return or_404(list_members(project).filter(Q(user=pk) | Q(group=pk)).first(), "member")
 
 
 def _member_change(membership: Membership) -> dict[str, object]:

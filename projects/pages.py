@@ -9,16 +9,16 @@ from accounts.models import EDITING, Role, User
 from core.requests import choices
 from files.index.finding import find_passages
 from files.index.ledger import Payer
-from files.index.search import excerpts
+from files.index.search import cut_excerpts
 from files.models import File
 from personas.models import Persona
 from projects import members as membership
 from projects import services
-from projects.handing_over import files_of_project
+from projects.handing_over import exclusive_files
 from projects.models import Invitation, Project, ProjectFile, roles
 
-PICKED_FROM = 50  # files in the picker; a search finds the others
-RESULTS = 10  # passages
+PICKER_FILES = 50  # files in the picker; a search finds the others
+MAX_RESULTS = 10  # passages
 MOST_QUERY = 200  # characters of a name to search for
 
 
@@ -44,15 +44,15 @@ class FilePicker:
 
 
 def project_page(user: User, project: Project, *, query: str) -> Mapping[str, object]:
-    """Return the context of the page: files, instructions, prompts, people, and what a search in the files found."""
-    role = roles.role_of(user, project)
+    """Return the context of the page: files, instructions, prompts, people, and results of a search in the files."""
+    role = roles.get_role(user, project)
     return {
         **files_context(project, role),
         "section": "projects",
-        **people(user, project, mine=role == Role.OWNER),
+        **people_context(user, project, mine=role == Role.OWNER),
         "prompts": project.saved_prompts.all(),
         "project_personas": choices(Persona.objects.visible_to(user), project.persona),
-        **found_passages(user, project, query),
+        **search_context(user, project, query),
     }
 
 
@@ -71,26 +71,28 @@ def files_context(project: Project, role: Role) -> Mapping[str, object]:
     }
 
 
-def people(user: User, project: Project, *, mine: bool) -> Mapping[str, object]:
+def people_context(user: User, project: Project, *, mine: bool) -> Mapping[str, object]:
     """Return the context for the members; for owners also the invitations and the groups to add."""
-    rows = membership.members_of(project)
+    rows = membership.list_members(project)
     if not mine:
         return {"members": rows}
     return {
         "members": rows,
-        "going": files_of_project(project).count(),
+        "going": exclusive_files(project).count(),
         "sent": Invitation.objects.sent(project),
         "roles": Role.choices,
         "groups": membership.groups_to_choose(user, project),
     }
 
 
-def found_passages(user: User, project: Project, query: str) -> Mapping[str, object]:
+def search_context(user: User, project: Project, query: str) -> Mapping[str, object]:
     """Return the context for the passages that a search in the project's files finds."""
     if not query.strip():
         return {"query": query, "results": None}
-    result = find_passages(queries=[query], files=services.files_of(project), limit=RESULTS, payer=Payer(user.pk))
-    return {"query": query, "results": excerpts(result.hits), "notes": result.notes}
+    result = find_passages(
+        queries=[query], files=services.project_files(project), limit=MAX_RESULTS, payer=Payer(user.pk)
+    )
+    return {"query": query, "results": cut_excerpts(result.hits), "notes": result.notes}
 
 
 def file_picker(user: User, project: Project, query: str) -> FilePicker:
@@ -99,11 +101,11 @@ def file_picker(user: User, project: Project, query: str) -> FilePicker:
     rows: QuerySet[File] = File.objects.owned_by(user).exclude(status=File.Status.FAILED).order_by("-created", "-id")
     if query:
         rows = rows.filter(name__icontains=query)
-    files = list(rows[: PICKED_FROM + 1])
-    inside = dict(services.files_of(project).values_list("pk", "sha256"))
+    files = list(rows[: PICKER_FILES + 1])
+    inside = dict(services.project_files(project).values_list("pk", "sha256"))
     contents = set(inside.values())
     picked = [
         AddableFile(file, added=file.pk in inside, same=file.pk not in inside and file.sha256 in contents)
-        for file in files[:PICKED_FROM]
+        for file in files[:PICKER_FILES]
     ]
-    return FilePicker(picked, query, more=len(files) > PICKED_FROM)
+    return FilePicker(picked, query, more=len(files) > PICKER_FILES)

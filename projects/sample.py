@@ -1,4 +1,4 @@
-"""The project that shows how Glasshouse works, with a persona of its own. Everybody can have a copy."""
+"""Create the sample project that shows how Glasshouse works, with its persona. Each user can have a copy."""
 
 from django.conf import settings
 from django.core.files.base import ContentFile
@@ -13,8 +13,8 @@ from projects.models import Project
 from projects.services import ProjectFields, add_file, create_project
 
 NAME = "A look at Glasshouse"
-FILES = settings.BASE_DIR / "config" / "demo"
-GUIDE = """\
+SAMPLE_FILES = settings.BASE_DIR / "config" / "demo"
+GUIDE_PROMPT = """\
 You show people around Glasshouse. Answer from the files of the project, in two or three plain sentences, and name the \
 file you rely on. When the files do not say it, say so.\
 """
@@ -26,29 +26,29 @@ def create_sample_project(*, user: User) -> Project:
 
     Its files count towards the user's storage. Raises the errors of `files.services.store`.
     """
-    User.objects.select_for_update(no_key=True).get(pk=user.pk)  # so that two clicks make one project
+    User.objects.select_for_update(no_key=True).get(pk=user.pk)  # two clicks must create one project
     existing = Project.objects.filter(owner=user, name=NAME).order_by("created").first()
     if existing is not None:
         return existing
     fields: ProjectFields = {
         "name": NAME,
         "instructions": "This project shows how Glasshouse works. Its readers see it for the first time.",
-        "persona": _guide(user),
+        "persona": _get_or_create_guide(user),
     }
     project = create_project(user=user, fields=fields)
-    for number, path in enumerate(sorted(FILES.glob("*.md"))):
+    for number, path in enumerate(sorted(SAMPLE_FILES.glob("*.md"))):
         file = store(user=user, name=path.name, content=ContentFile(path.read_bytes()))
         add_file(user=user, project=project, file=file, pinned=number == 0)
     return project
 
 
-def _guide(user: User) -> Persona:
+def _get_or_create_guide(user: User) -> Persona:
     return create_persona(
         user=user,
         fields={
             "name": make_unique_name("Guide", user),
             "description": "Explains Glasshouse from the files of its demo project.",
-            "instructions": GUIDE,
+            "instructions": GUIDE_PROMPT,
             "starter_messages": ["What is a window?", "What happens to old messages?", "What could I try first?"],
         },
     )

@@ -40,7 +40,7 @@ class ProjectFields(TypedDict, total=False):
     web: bool
 
 
-def files_of(project: Project) -> QuerySet[File]:
+def project_files(project: Project) -> QuerySet[File]:
     return File.objects.filter(project_entries__project=project)
 
 
@@ -55,7 +55,7 @@ def create_project(*, user: User, fields: ProjectFields, owner: User | None = No
         require_right(user, "add", project)
     set_fields(project, _check_fields(project.owner, fields))
     if not project.name:
-        raise _no_name()
+        raise _empty_name_error()
     project.save()
     record(user=user, action="project.made", row=project, changes={"owner": str(project.owner_id)})
     return project
@@ -71,13 +71,13 @@ def record_opened(*, user: AbstractUser, project: Project) -> None:
 def update_project(*, user: User, project: Project, fields: ProjectFields, based_on: int | None = None) -> Project:
     """Change a project. Only owners may change `web`. A change of the instructions makes a new version.
 
-    `based_on`: the version that the writer has read. Raises `changed_meanwhile` (409) if there is a newer one,
+    `based_on`: the version that the user has edited. Raises `changed_meanwhile` (409) if there is a newer one,
     `legal_hold` (409) if instructions or a name would be lost, and the errors of `create_project`.
     """
     require_editor(user=user, project=project)
     # An administrator chooses among the owner's personas, since these may answer in the project.
     persona_user = project.owner if has_right(user, "change", project) else user
-    changes = _check_fields(persona_user, fields, already=project.persona_id)
+    changes = _check_fields(persona_user, fields, current_persona=project.persona_id)
     locked = Project.objects.select_for_update().get(pk=project.pk)
     if changes.get("web", locked.web) != locked.web:
         require_owner(user=user, project=project)
@@ -90,7 +90,7 @@ def update_project(*, user: User, project: Project, fields: ProjectFields, based
             raise ProductError(
                 "changed_meanwhile",
                 "Somebody else changed the instructions while you were writing. Copy your text, reload the page, "
-                "and put both together.",
+                "and merge both versions.",
                 status=409,
             )
         locked.version += 1
@@ -103,13 +103,13 @@ def update_project(*, user: User, project: Project, fields: ProjectFields, based
     return project
 
 
-def _check_fields(user: User, fields: ProjectFields, *, already: UUID | None = None) -> ProjectFields:
-    """Return the fields in their stored form. `already`: the id of the current persona, which may stay."""
+def _check_fields(user: User, fields: ProjectFields, *, current_persona: UUID | None = None) -> ProjectFields:
+    """Return the fields in their stored form. `current_persona`: the id of the current persona, which may stay."""
     changes = fields.copy()
     if "name" in changes:
         changes["name"] = " ".join(changes["name"].split())[:MAX_NAME]
         if not changes["name"]:
-            raise _no_name()
+            raise _empty_name_error()
     if "instructions" in changes:
         changes["instructions"] = unix_lines(changes["instructions"])
         check_variables(changes["instructions"])
@@ -117,19 +117,23 @@ def _check_fields(user: User, fields: ProjectFields, *, already: UUID | None = N
         raise ProductError(
             "instructions_too_long",
             Sentence(
-                "Instructions have at most {max_instructions} characters. Put the rest into a file of the project.",
+                "Instructions may have at most {max_instructions} characters. Put the rest into a file of the project.",
                 max_instructions=MAX_INSTRUCTIONS,
             ),
         )
     persona = changes.get("persona")
     # An editor may keep the owner's private persona, but cannot choose one that they do not see.
-    if persona and persona.pk != already and not Persona.objects.visible_to(user).filter(pk=persona.pk).exists():
+    if (
+        persona
+        and persona.pk != current_persona
+        and not Persona.objects.visible_to(user).filter(pk=persona.pk).exists()
+    ):
         raise NotFound("persona")
     return changes
 
 
-def _no_name() -> ProductError:
-    return ProductError("empty_name", "Give the project a name of at least one character.")
+def _empty_name_error() -> ProductError:
+    return ProductError("empty_name", "Enter a name for the project.")
 
 
 @transaction.atomic
@@ -168,7 +172,7 @@ def add_file(*, user: User, project: Project, file: File, pinned: bool = False) 
 
 
 @transaction.atomic
-def give_file(*, user: AbstractUser, project: Project, name: str, content: "Content[Any]") -> ProjectFile:
+def add_file_for_owner(*, user: AbstractUser, project: Project, name: str, content: "Content[Any]") -> ProjectFile:
     """Store a file in a project as an administrator. It belongs to the owner, as if they had uploaded it.
 
     Raises `right_missing` (403) and the errors of `files.services.store`.
@@ -183,10 +187,10 @@ def give_file(*, user: AbstractUser, project: Project, name: str, content: "Cont
 def change_file(
     *, user: User, project: Project, file: object, pinned: bool | None = None, position: int | None = None
 ) -> ProjectFile:
-    """Pin or move a file (its id). `position` counts from 0; a position beyond an end means that end."""
+    """Pin or move a file (its id). `position` counts from 0; a position beyond the end means the end."""
     require_editor(user=user, project=project)
     _lock_list(project)
-    entry = entry_of(project, file)
+    entry = get_entry(project, file)
     if pinned is not None:
         entry.pinned = pinned
         entry.save(update_fields=["pinned"])
@@ -201,11 +205,11 @@ def change_file(
 def remove_file(*, user: User, project: Project, file: object) -> None:
     """Remove a file from the project. The file itself stays with its owner."""
     require_editor(user=user, project=project)
-    entry_of(project, file).delete()
+    get_entry(project, file).delete()
     _touch(project)
 
 
-def entry_of(project: Project, file: object) -> ProjectFile:
+def get_entry(project: Project, file: object) -> ProjectFile:
     """Return the entry of a file (its id) in the list. Raises `NotFound`."""
     rows = ProjectFile.objects.filter(project=project, file=identifier(file, "file")).select_related("file")
     return or_404(rows.first(), "file")
@@ -214,10 +218,10 @@ def entry_of(project: Project, file: object) -> ProjectFile:
 def _move(entry: ProjectFile, position: int) -> None:
     others = list(ProjectFile.objects.filter(project=entry.project_id).exclude(pk=entry.pk))
     others.insert(min(max(0, position), len(others)), entry)
-    _number(others)
+    _renumber(others)
 
 
-def _number(entries: Iterable[ProjectFile]) -> None:
+def _renumber(entries: Iterable[ProjectFile]) -> None:
     changed = []
     for ordinal, entry in enumerate(entries):
         if entry.ordinal != ordinal:

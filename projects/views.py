@@ -13,9 +13,9 @@ from accounts.access.sessions import SignedInRequest as Request
 from accounts.models import Role
 from core.requests import choice, with_row
 from core.sentences import Sentence
-from files.api import whole_number
+from files.api import parse_position
 from files.services import visible_file
-from files.views import repetitions, upload
+from files.views import repetition_notices, upload
 from personas.models import Persona
 from projects import invitations, pages, services
 from projects import members as membership
@@ -25,7 +25,7 @@ from projects.sample import create_sample_project
 
 @require_POST
 def sample(request: Request) -> HttpResponse:
-    """Give the user a project of their own to look at, and open it."""
+    """Create the user's copy of the sample project, and open it."""
     return redirect("chat:project", create_sample_project(user=request.user).pk)
 
 
@@ -55,12 +55,12 @@ def _received(request: Request) -> QuerySet[Invitation]:
     return Invitation.objects.visible_to(request.user).select_related("project__owner")
 
 
-@with_row(invitations.received)
+@with_row(invitations.get_received)
 def accept(request: Request, invitation: Invitation) -> HttpResponse:
     return redirect("chat:project", invitations.accept(user=request.user, invitation=invitation).pk)
 
 
-@with_row(invitations.received)
+@with_row(invitations.get_received)
 def decline(request: Request, invitation: Invitation) -> HttpResponse:
     invitations.decline(user=request.user, invitation=invitation)
     return redirect("projects:list")
@@ -68,11 +68,11 @@ def decline(request: Request, invitation: Invitation) -> HttpResponse:
 
 @with_row(roles.visible_project)
 def save(request: Request, row: Project) -> HttpResponse:
-    """Save the name, the instructions, the persona, and whether models may reach the web."""
+    """Save the name, the instructions, the persona, and whether models may use the web."""
     roles.require_editor(user=request.user, project=row)
-    based_on = whole_number(request.POST, "version")
+    based_on = parse_position(request.POST, "version")
     services.update_project(user=request.user, project=row, fields=_fields(request, row), based_on=based_on)
-    return _go(request, reverse("chat:project", args=[row.pk]))
+    return _redirect(request, reverse("chat:project", args=[row.pk]))
 
 
 def _fields(request: Request, row: Project) -> services.ProjectFields:
@@ -92,7 +92,7 @@ def _fields(request: Request, row: Project) -> services.ProjectFields:
 @with_row(roles.visible_project, "GET")
 def search(request: Request, row: Project) -> HttpResponse:
     """Return a fragment with the results, for a page that is already open."""
-    context = {"project": row, **pages.found_passages(request.user, row, request.GET.get("q", ""))}
+    context = {"project": row, **pages.search_context(request.user, row, request.GET.get("q", ""))}
     return render(request, "projects/_results.html", context)
 
 
@@ -112,7 +112,7 @@ def files(request: Request, row: Project) -> HttpResponse:
         roles.require_editor(user=request.user, project=row)
         file = visible_file(request.user, request.POST.get("file", ""))
         services.add_file(user=request.user, project=row, file=file)
-    return _entries(request, row)
+    return _show_entries(request, row)
 
 
 @with_row(roles.visible_project)
@@ -122,22 +122,22 @@ def upload_files(request: Request, row: Project) -> HttpResponse:
     files = upload(request)
     for file in files:
         services.add_file(user=request.user, project=row, file=file)
-    return _entries(request, row, repetitions(files))
+    return _show_entries(request, row, repetition_notices(files))
 
 
 @with_row(roles.visible_project)
 def change_file(request: Request, row: Project, file: UUID) -> HttpResponse:
     """Pin (`pinned`: true or false) or move (`position`) a file."""
     pinned = {"true": True, "false": False}.get(request.POST.get("pinned", ""))
-    position = whole_number(request.POST, "position")
+    position = parse_position(request.POST, "position")
     services.change_file(user=request.user, project=row, file=file, pinned=pinned, position=position)
-    return _entries(request, row)
+    return _show_entries(request, row)
 
 
 @with_row(roles.visible_project)
 def remove_file(request: Request, row: Project, file: UUID) -> HttpResponse:
     services.remove_file(user=request.user, project=row, file=file)
-    return _entries(request, row)
+    return _show_entries(request, row)
 
 
 @with_row(roles.visible_project, "GET", "POST")
@@ -150,9 +150,9 @@ def members(request: Request, row: Project) -> HttpResponse:
             username=request.POST.get("username", ""),
             role=request.POST.get("role", Role.READER),
         )
-        return _members_of(row)
-    mine = roles.role_of(request.user, row) == Role.OWNER
-    context = {"project": row, "mine": mine, **pages.people(request.user, row, mine=mine)}
+        return _redirect_to_members(row)
+    mine = roles.get_role(request.user, row) == Role.OWNER
+    context = {"project": row, "mine": mine, **pages.people_context(request.user, row, mine=mine)}
     return render(request, "projects/_members.html", context)
 
 
@@ -161,26 +161,26 @@ def add_group(request: Request, row: Project) -> HttpResponse:
     """Share the project with a group."""
     role = request.POST.get("role", Role.READER)
     membership.add_group(user=request.user, project=row, group=request.POST.get("group", ""), role=role)
-    return _members_of(row)
+    return _redirect_to_members(row)
 
 
 @with_row(roles.visible_project)
 def hand_over(request: Request, row: Project, member: UUID) -> HttpResponse:
     membership.hand_over(user=request.user, project=row, member=member)
-    return _members_of(row)
+    return _redirect_to_members(row)
 
 
 @with_row(roles.visible_project)
 def withdraw(request: Request, row: Project, invitation: UUID) -> HttpResponse:
     invitations.withdraw(user=request.user, project=row, invitation=invitation)
-    return _members_of(row)
+    return _redirect_to_members(row)
 
 
 @with_row(roles.visible_project)
 def change_member(request: Request, row: Project, member: UUID) -> HttpResponse:
     role = request.POST.get("role", "")
     membership.change_role(user=request.user, project=row, member=member, role=role)
-    return _members_of(row)
+    return _redirect_to_members(row)
 
 
 @with_row(roles.visible_project)
@@ -188,7 +188,7 @@ def remove_member(request: Request, row: Project, member: UUID) -> HttpResponse:
     membership.remove_member(user=request.user, project=row, member=member)
     if member == request.user.pk:
         return redirect("projects:list")
-    return _members_of(row)
+    return _redirect_to_members(row)
 
 
 @with_row(roles.visible_project)
@@ -197,26 +197,26 @@ def delete(request: Request, row: Project) -> HttpResponse:
     return redirect("projects:list")
 
 
-def _members_of(row: Project) -> HttpResponse:
-    """Redirect to the members on the page of the project. The fragment makes a browser unfold the part around them."""
+def _redirect_to_members(row: Project) -> HttpResponse:
+    """Redirect to the members on the page of the project. The URL fragment makes a browser open that part."""
     return redirect(f"{reverse('chat:project', args=[row.pk])}#members")
 
 
-def _go(request: Request, url: str) -> HttpResponse:
-    """Redirect. htmx would follow a redirect inside a fragment, so HX-Redirect makes it load the whole page."""
+def _redirect(request: Request, url: str) -> HttpResponse:
+    """Redirect. For htmx, HX-Redirect loads the whole page; htmx would put a followed redirect into a fragment."""
     if request.htmx:
         return HttpResponse(status=204, headers={"HX-Redirect": url})
     return redirect(url)
 
 
-def _entries(request: Request, row: Project, repeated: Sequence[Sentence] = ()) -> HttpResponse:
+def _show_entries(request: Request, row: Project, repeated: Sequence[Sentence] = ()) -> HttpResponse:
     """Show the project after a change. A script gets only the rows, with an event for the prompt's meter.
 
     `repeated`: sentences about uploaded files that the user had already.
     """
     if not request.htmx:
         return redirect("chat:project", row.pk)
-    context = pages.files_context(row, roles.role_of(request.user, row))
+    context = pages.files_context(row, roles.get_role(request.user, row))
     response = render(request, "projects/_entries.html", {**context, "repeated": repeated})
     if request.method == "POST" or not context["unread"]:
         response["HX-Trigger"] = "meterchange"

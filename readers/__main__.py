@@ -1,6 +1,8 @@
-"""Read one file in a confined process, and write `result.encoded`: `python -m readers PATH NAME PARENT [ENCODING]`.
+"""Read one file in a confined process: `python -m readers PATH NAME PARENT [ENCODING]`.
 
-The password of the file is the first line of standard input, since other processes could read it from the arguments.
+The output is the result as `formats.result.encode_result` writes it. PARENT is the id of the process that waits for it.
+The first line of the standard input is the password of the file, since other processes could read it from the
+arguments.
 """
 
 import sys
@@ -16,7 +18,7 @@ MEMORY = 1 << 30  # bytes of address space
 CODE = Path(__file__).parent
 
 
-def attempt(path: Path, name: str, encoding: str = "", password: str = "") -> Extracted | ReaderError:
+def read_or_error(path: Path, name: str, encoding: str = "", password: str = "") -> Extracted | ReaderError:
     """Read a file. Return the error if it cannot be read."""
     try:
         return read(path, name, encoding, password)
@@ -35,4 +37,4 @@ if __name__ == "__main__":
     key = sys.stdin.readline().rstrip("\n")
     limit(int(parent), MEMORY)
     seal((Path(where), CODE))
-    sys.stdout.buffer.write(result.encoded(attempt(Path(where), called, "".join(written_in), key)))
+    sys.stdout.buffer.write(result.encode_result(read_or_error(Path(where), called, "".join(written_in), key)))

@@ -1,16 +1,16 @@
-"""Export the package's interface. The product imports this module and `readers.confinement`.
+"""Export the interface of the package. The product may import this module and `readers.confinement` only.
 
-import-linter refuses outside imports of the other modules. The modules that are imported here load no format libraries.
-Only the confined process that reads a file loads these libraries.
+import-linter checks that. This module loads no library that parses a file format: only the confined process that
+reads a file loads these libraries.
 """
 
 from readers.formats import media_types
 from readers.formats.result import SENTENCES, Extracted, ReaderError, ReaderSentence
 from readers.nested.closed import closed_names, closed_notice, with_opened
 from readers.outside.photos import available as photos_available
-from readers.outside.places import RECOGNISED, WordPlace, places_of_passage, unpacked
+from readers.outside.places import RECOGNISED, WordPlace, places_of_passage, unpack_places
 from readers.outside.recognition import languages as recognition_languages
-from readers.process import ENVIRONMENT, ROOT, extract, layers_that_hold, shown_page
+from readers.process import ENVIRONMENT, ROOT, active_layers, draw_marked_page, extract
 from readers.scans import Recogniser, read
 from readers.text.html import page_text
 
@@ -24,17 +24,17 @@ __all__ = [
     "ReaderSentence",
     "Recogniser",
     "WordPlace",
+    "active_layers",
     "closed_names",
     "closed_notice",
+    "draw_marked_page",
     "extract",
-    "layers_that_hold",
     "media_types",
     "page_text",
     "photos_available",
     "places_of_passage",
     "read",
     "recognition_languages",
-    "shown_page",
-    "unpacked",
+    "unpack_places",
     "with_opened",
 ]

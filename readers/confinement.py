@@ -26,8 +26,8 @@ OPEN_FILES = 64
 NICENESS = 10  # so that processes that write answers run first
 OOM_SCORE = 500  # of 1,000; out of memory, the kernel ends a reader before the process that started it
 # Names of the layers.
-FILES = "landlock"
-CALLS = "seccomp"
+FILE_LAYER = "landlock"
+CALL_LAYER = "seccomp"
 
 _PR_SET_PDEATHSIG = 1
 _PR_SET_NO_NEW_PRIVS = 38
@@ -42,7 +42,7 @@ _WRITE = 1 << 1
 _READ_FILE = 1 << 2
 _READ_DIR = 1 << 3
 _TRUNCATE = 1 << 14
-_CHANGE = sum(
+_CHANGE_RIGHTS = sum(
     1 << bit for bit in (1, 4, 5, 7, 8, 9, 10, 12)
 )  # write, remove, make folders, files, sockets, pipes, links
 _FILE_RIGHTS = {1: 13, 2: 14, 3: 15, 4: 15}  # number of file rights by version of Landlock; 16 since version 5
@@ -54,14 +54,15 @@ _LIBRARIES = (
 )
 
 _ARCHITECTURES = {"x86_64": (0, 0xC000003E), "aarch64": (1, 0xC00000B7)}
-# The first system call with one number on all architectures (io_uring, clone3). These get ENOSYS, as on an old kernel.
-_NEW_CALLS = 424
+# From this number on, system calls have the same number on all architectures (io_uring, clone3). They get ENOSYS, as on
+# an old kernel.
+_FIRST_COMMON_CALL = 424
 _CLONE = (56, 220)
 _OPEN = (2, None)
 _OPENAT = (257, 56)
 _PRLIMIT = (302, 261)
 _SOCKET = (41, 198)
-_LOCAL = 1  # the family of sockets within the machine, AF_UNIX
+_AF_UNIX = 1  # the family of sockets within the machine, AF_UNIX
 _CLONE_THREAD = 0x10000
 _WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC
 # Refused calls, with their numbers on x86_64 and aarch64. The first list applies only to readers, the second to all.
@@ -75,7 +76,7 @@ chmod 90 -, fchmod 91 52, fchmodat 268 53, chown 92 -, fchown 93 55, lchown 94 -
 utimes 235 -, futimesat 261 -, utimensat 280 88, setxattr 188 5, lsetxattr 189 6, fsetxattr 190 7,
 removexattr 197 14, lremovexattr 198 15, fremovexattr 199 16
 """
-_REFUSED = """
+_REFUSED_TO_ALL = """
 ptrace 101 117, process_vm_readv 310 270,
 process_vm_writev 311 271, kcmp 312 272, rt_sigqueueinfo 129 138,
 rt_tgsigqueueinfo 297 240, setpriority 141 140, ioprio_set 251 30, sched_setscheduler 144 119, setns 308 268,
@@ -103,14 +104,14 @@ _RETURN = 0x06
 
 def limit(parent: int, memory: int, cpu_seconds: int = CPU_SECONDS) -> None:
     """Limit this process to `memory` bytes of address space, and end it when `parent`, which started it, ends."""
-    for kind, most in (
+    for kind, maximum in (
         (resource.RLIMIT_AS, memory),
         (resource.RLIMIT_CPU, cpu_seconds),
         (resource.RLIMIT_FSIZE, OUTPUT),
         (resource.RLIMIT_NOFILE, OPEN_FILES),
         (resource.RLIMIT_CORE, 0),
     ):
-        resource.setrlimit(kind, (most, most + 1 if kind == resource.RLIMIT_CPU else most))
+        resource.setrlimit(kind, (maximum, maximum + 1 if kind == resource.RLIMIT_CPU else maximum))
     os.nice(NICENESS)
     if sys.platform == "linux":
         with contextlib.suppress(OSError):  # /proc may be missing, or the score be higher, which only root may lower
@@ -130,14 +131,14 @@ def seal(readable: Iterable[Path]) -> list[str]:
     libc = ctypes.CDLL(None, use_errno=True)
     if libc.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0:
         return []
-    layers = ((FILES, _landlock(libc, [*map(Path, _LIBRARIES), *readable])), (CALLS, _seccomp(libc)))
-    return [name for name, holds in layers if holds]
+    layers = ((FILE_LAYER, _landlock(libc, [*map(Path, _LIBRARIES), *readable])), (CALL_LAYER, _seccomp(libc)))
+    return [name for name, is_active in layers if is_active]
 
 
-def seal_program(readable: Iterable[Path], own: Path) -> bool:
+def seal_program(readable: Iterable[Path], writable: Path) -> bool:
     """Confine this process before it becomes another program. Returns whether both layers are active.
 
-    The program may read and run these files and folders, may write into `own`, and has no network. Do not start it
+    The program may read and run these files and folders, may write into `writable`, and has no network. Do not start it
     unless both layers are active.
     """
     if sys.platform != "linux":
@@ -146,11 +147,11 @@ def seal_program(readable: Iterable[Path], own: Path) -> bool:
     if libc.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0:
         return False
     places = [*map(Path, _LIBRARIES), *readable]
-    return _landlock(libc, places, own) and _seccomp(libc, of_program=True)
+    return _landlock(libc, places, writable) and _seccomp(libc, of_program=True)
 
 
-def _landlock(libc: ctypes.CDLL, readable: Iterable[Path], own: Path | None = None) -> bool:
-    """Apply Landlock. With `own`, the process may also run the readable files and write into `own`."""
+def _landlock(libc: ctypes.CDLL, readable: Iterable[Path], writable: Path | None = None) -> bool:
+    """Apply Landlock. With `writable`, the process may also run the readable files and write into `writable`."""
     version = libc.syscall(_LANDLOCK_CREATE, None, ctypes.c_size_t(0), 1)
     if version < 1:
         return False
@@ -161,24 +162,24 @@ def _landlock(libc: ctypes.CDLL, readable: Iterable[Path], own: Path | None = No
     if ruleset < 0:
         return False
     try:
-        run_rights = _EXECUTE if own else 0
+        run_rights = _EXECUTE if writable else 0
         added = all(_allow(libc, ruleset, path, run_rights) for path in readable)
-        if own:
-            added = added and _allow(libc, ruleset, own, _CHANGE | (_TRUNCATE if version >= 3 else 0))
+        if writable:
+            added = added and _allow(libc, ruleset, writable, _CHANGE_RIGHTS | (_TRUNCATE if version >= 3 else 0))
             added = added and _allow(libc, ruleset, Path(os.devnull), _WRITE)
         return added and libc.syscall(_LANDLOCK_RESTRICT, ruleset, 0) == 0
     finally:
         os.close(ruleset)
 
 
-def _allow(libc: ctypes.CDLL, ruleset: int, path: Path, more: int = 0) -> bool:
+def _allow(libc: ctypes.CDLL, ruleset: int, path: Path, extra_rights: int = 0) -> bool:
     """Add a rule for a path. Returns whether that succeeded; a missing path needs no rule."""
     try:
         handle = os.open(path, os.O_PATH | os.O_CLOEXEC)
     except OSError:
         return True
     try:
-        rights = more | _READ_FILE | (_READ_DIR if path.is_dir() else 0)
+        rights = extra_rights | _READ_FILE | (_READ_DIR if path.is_dir() else 0)
         return bool(libc.syscall(_LANDLOCK_ADD, ruleset, 1, struct.pack("=Qi", rights, handle), 0) == 0)
     finally:
         os.close(handle)
@@ -199,8 +200,8 @@ def _filter(column: int, architecture: int, *, of_program: bool = False) -> Iter
     refuse = (_RETURN, 0, 0, _ERRNO | _EPERM)
     allow = (_RETURN, 0, 0, _ALLOW)
     yield from ((_LOAD, 0, 0, 4), (_EQUAL, 1, 0, architecture), (_RETURN, 0, 0, _KILL), (_LOAD, 0, 0, 0))
-    yield from ((_AT_LEAST, 0, 1, _NEW_CALLS), (_RETURN, 0, 0, _ERRNO | _ENOSYS))
-    for call in (_REFUSED if of_program else f"{_REFUSED_TO_READERS},{_REFUSED}").split(","):
+    yield from ((_AT_LEAST, 0, 1, _FIRST_COMMON_CALL), (_RETURN, 0, 0, _ERRNO | _ENOSYS))
+    for call in (_REFUSED_TO_ALL if of_program else f"{_REFUSED_TO_READERS},{_REFUSED_TO_ALL}").split(","):
         if (digits := call.split()[1 + column]) != "-":
             yield from ((_EQUAL, 0, 1, int(digits)), refuse)
     # Allowed for some arguments: threads but no processes, reading but no writing, own limits but no others.
@@ -210,7 +211,7 @@ def _filter(column: int, architecture: int, *, of_program: bool = False) -> Iter
         (_OPENAT, 2, _ANY_BIT, _WRITING, (refuse, allow)),
         (_PRLIMIT, 0, _EQUAL, 0, (allow, refuse)),
     )
-    program_rules = ((_SOCKET, 0, _EQUAL, _LOCAL, (allow, refuse)), (_PRLIMIT, 0, _EQUAL, 0, (allow, refuse)))
+    program_rules = ((_SOCKET, 0, _EQUAL, _AF_UNIX, (allow, refuse)), (_PRLIMIT, 0, _EQUAL, 0, (allow, refuse)))
     for numbers, argument, test, value, then in program_rules if of_program else reader_rules:
         if (number := numbers[column]) is not None:
             yield from ((_EQUAL, 0, 4, number), (_LOAD, 0, 0, 16 + 8 * argument), (test, 0, 1, value), *then)

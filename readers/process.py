@@ -15,20 +15,20 @@ from pathlib import Path
 from readers.formats import result
 from readers.formats.result import Extracted, ReaderError
 
-# A reader has 40 seconds of processor time (`confinement.CPU_SECONDS`). It takes longer than this only when it waits
-# for the processor: at a load of 28 on two cores, 5 seconds of work took more than 45.
+# A reader has 40 seconds of processor time (`confinement.CPU_SECONDS`). It takes longer than `WALL_SECONDS` only if it
+# waits for the processor: at a load of 28 on two cores, 5 seconds of work took more than 45.
 WALL_SECONDS = 150.0
 # The product's environment has secrets, which a process that reads unknown bytes must not have.
 ENVIRONMENT = {"PATH": os.environ.get("PATH", ""), "LANG": "C.UTF-8"}
 ROOT = Path(__file__).resolve().parents[1]
-LOCKED = 4  # exit status of `readers.render` if a PDF needs a password
+STATUS_LOCKED = 4  # exit status of `readers.render` if a PDF needs a password
 _SIGNALS = {
     signal.SIGXCPU: "took_too_long",
     signal.SIGXFSZ: "too_large",
     signal.SIGKILL: "machine_full",  # sent by the kernel when the machine has no memory left
 }
 _MACHINE_ERRORS = ("machine_busy", "machine_full")  # not the file's fault, so it is tried once more
-_NO_MEMORY = b"memory allocation of"  # how a library in Rust reports its end (`std::alloc::handle_alloc_error`)
+_NO_MEMORY = b"memory allocation of"  # message of a Rust library that aborts (`std::alloc::handle_alloc_error`)
 
 logger = logging.getLogger(__name__)
 
@@ -42,18 +42,18 @@ def extract(path: Path, name: str, encoding: str = "", password: str = "") -> Ex
     status, output = _run(["readers", str(path.absolute()), name, str(os.getpid()), encoding], path, password)
     if status > 0:
         raise RuntimeError(f"the process that reads files ended with status {status}")
-    return result.decoded(output)
+    return result.decode_result(output)
 
 
-def page_of(path: Path, number: int, password: str = "", *, turned: bool = False) -> tuple[int, bytes]:
+def draw_page(path: Path, number: int, password: str = "", *, turned: bool = False) -> tuple[int, bytes]:
     """Return the number of pages of a PDF, and page `number` (from 0) as PNG. Raises `ReaderError`.
 
     `turned`: the page is drawn upside down.
     """
-    return _drawn(path, number, "turned" if turned else "recognised", password, ("", 0, ()))
+    return _draw(path, number, "turned" if turned else "recognised", password, ("", 0, ()))
 
 
-def shown_page(
+def draw_marked_page(
     path: Path, number: int, passage: str = "", before: int = 0, places: Sequence[Sequence[int]] = ()
 ) -> bytes:
     """Return page `number` (from 0) of a PDF as JPEG, with `places` and the passage marked. Raises `ReaderError`.
@@ -61,16 +61,16 @@ def shown_page(
     `places`: see `readers.outside.places.WordPlace`. `before`: the number of letters and digits before the passage on
     the page, if known.
     """
-    return _drawn(path, number, "shown", "", (passage, before, places))[1]
+    return _draw(path, number, "shown", "", (passage, before, places))[1]
 
 
-def _drawn(
+def _draw(
     path: Path, number: int, purpose: str, password: str, marked: tuple[str, int, Sequence[Sequence[int]]]
 ) -> tuple[int, bytes]:
     command = ["readers.render", str(path.absolute()), str(os.getpid()), str(number), purpose]
     status, output = _run(command, path, password, json.dumps(marked))
     if status > 0:
-        raise ReaderError("encrypted" if status == LOCKED else "damaged")
+        raise ReaderError("encrypted" if status == STATUS_LOCKED else "damaged")
     count, _, picture = output.partition(b"\n")
     return int(count), picture
 
@@ -105,7 +105,7 @@ def _run_once(command: list[str], path: Path, input_lines: Iterable[str]) -> tup
             _send(process, input_lines)
             status = _status(process)
         finally:
-            _end(process)
+            _kill(process)
         output.seek(0)
         errors.seek(0)
         if messages := errors.read(4_000):
@@ -116,7 +116,7 @@ def _run_once(command: list[str], path: Path, input_lines: Iterable[str]) -> tup
         return status, output.read()
 
 
-def layers_that_hold() -> list[str]:
+def active_layers() -> list[str]:
     """Return the layers of confinement that this system grants."""
     probe = [sys.executable, "-m", "readers.confinement"]
     finished = subprocess.run(probe, cwd=ROOT, env=ENVIRONMENT, capture_output=True, text=True, timeout=WALL_SECONDS)
@@ -134,7 +134,7 @@ def _send(process: "subprocess.Popen[bytes]", input_lines: Iterable[str]) -> Non
 def _status(process: "subprocess.Popen[bytes]") -> int:
     if process.stdin:
         poller = select.poll()
-        poller.register(process.stdin, 0)  # reports only, and at once, that the other end was closed
+        poller.register(process.stdin, 0)  # wakes as soon as the process closes its end of the pipe
         poller.poll(WALL_SECONDS * 1000)  # `Popen.wait` would check every 50 ms
     try:
         return process.wait(1.0)
@@ -142,7 +142,7 @@ def _status(process: "subprocess.Popen[bytes]") -> int:
         raise ReaderError("machine_busy") from error
 
 
-def _end(process: "subprocess.Popen[bytes]") -> None:
+def _kill(process: "subprocess.Popen[bytes]") -> None:
     if process.returncode is None:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)

@@ -16,15 +16,15 @@ from PIL import Image, ImageChops, ImageStat
 from pypdfium2 import raw
 
 from readers.confinement import limit, seal
-from readers.outside.places import WHOLE, WordPlace
+from readers.outside.places import PAGE_SIZE, WordPlace
 from readers.pdfium import passages
-from readers.process import LOCKED
+from readers.process import STATUS_LOCKED
 
 MEMORY = 1 << 30  # bytes of address space
 RECOGNISED = "recognised"
 TURNED = "turned"
 SHOWN = "shown"
-DOTS = {RECOGNISED: 200, TURNED: 200, SHOWN: 150}  # per inch
+DOTS_PER_INCH = {RECOGNISED: 200, TURNED: 200, SHOWN: 150}  # per inch
 MOST_PIXELS = {RECOGNISED: 12_000_000, TURNED: 12_000_000, SHOWN: 6_000_000}
 _POINTS = 72  # per inch
 _QUALITY = 82  # JPEG quality
@@ -32,26 +32,29 @@ _YELLOW = (255, 225, 110)  # colour of a marker pen
 _MARK_MARGIN = 2  # pixels between the letters and the edge of the mark
 _DARK = 100  # brightness up to 255; a marker pen is not visible on a darker background
 _COVER = 0.4  # opacity of the pen on a dark background
-FAILED = 3
+STATUS_FAILED = 3
 
 Corner = tuple[int, int]
 
 
 class Marked(NamedTuple):
-    """Marks on a page: a passage, the number of letters and digits expected before it, and places."""
+    """Marks on a page: a passage and the places of recognised words.
+
+    `before`: the expected number of letters and digits before the passage.
+    """
 
     passage: str
     before: int
     places: Sequence[WordPlace]
 
 
-def drawn(document: pypdfium2.PdfDocument, number: int, purpose: str, marked: Marked) -> Image.Image:
+def draw(document: pypdfium2.PdfDocument, number: int, purpose: str, marked: Marked) -> Image.Image:
     """Return the picture of a page. Raises `PdfiumError`."""
     if document.get_formtype() != raw.FORMTYPE_NONE:
         document.init_forms()  # so that the values of forms are drawn
     page = document[number]
     width, height = page.get_size()
-    scale = min(DOTS[purpose] / _POINTS, (MOST_PIXELS[purpose] / max(width * height, 1)) ** 0.5)
+    scale = min(DOTS_PER_INCH[purpose] / _POINTS, (MOST_PIXELS[purpose] / max(width * height, 1)) ** 0.5)
     rotation = 180 if purpose == TURNED else 0
     bitmap = page.render(scale=scale, rotation=rotation, grayscale=purpose != SHOWN, rev_byteorder=True)
     picture: Image.Image = bitmap.to_pil()
@@ -65,7 +68,7 @@ def drawn(document: pypdfium2.PdfDocument, number: int, purpose: str, marked: Ma
 
 
 def _corner(picture: Image.Image, across: int, down: int) -> Corner:
-    return round(across * picture.width / WHOLE), round(down * picture.height / WHOLE)
+    return round(across * picture.width / PAGE_SIZE), round(down * picture.height / PAGE_SIZE)
 
 
 def mark(picture: Image.Image, one: Corner, other: Corner) -> None:
@@ -92,9 +95,9 @@ if __name__ == "__main__":
 
     try:
         document = pypdfium2.PdfDocument(Path(where).read_bytes(), password=key or None)
-        picture = drawn(document, int(page_number), purpose, marked)
+        picture = draw(document, int(page_number), purpose, marked)
     except (pypdfium2.PdfiumError, IndexError) as error:
-        sys.exit(LOCKED if getattr(error, "err_code", None) == raw.FPDF_ERR_PASSWORD else FAILED)
+        sys.exit(STATUS_LOCKED if getattr(error, "err_code", None) == raw.FPDF_ERR_PASSWORD else STATUS_FAILED)
     sys.stdout.buffer.write(b"%d\n" % len(document))
     if purpose != SHOWN:
         picture.save(sys.stdout.buffer, "PNG")

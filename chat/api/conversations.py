@@ -38,7 +38,7 @@ from chat.api.plan import (
 )
 from chat.conversations import branches, search, services
 from chat.conversations.api import ConversationSerializer
-from chat.conversations.feedback import MAX_COMMENT, REASONS, give_feedback
+from chat.conversations.feedback import MAX_COMMENT, REASON_LABELS, give_feedback
 from chat.conversations.forking import fork_conversation
 from chat.conversations.marks import MARKS, mark_file, mark_turn
 from chat.models import Conversation, Message, NextMessage, Tag, Turn
@@ -49,9 +49,9 @@ from chat.models.tree import branch_rows, sibling_rows, with_rows
 from chat.prompts import report as reports
 from chat.prompts.preview import TurnDraft, plan_ahead
 from chat.realtime import event_stream
-from chat.realtime.events import readable_parts
-from chat.sending.offers import offers
-from chat.sending.services import no_next, queue, remove_next, send
+from chat.realtime.events import translate_parts
+from chat.sending.offers import find_offers
+from chat.sending.services import no_next_message_error, queue, remove_next, send
 from chat.turns.services import stop_turn
 from chat.turns.smaller import offers_send_less
 from chat.turns.submit import Ask, regenerate
@@ -70,8 +70,8 @@ from llm.types.model_call import FinishReason
 from personas.services import model_for
 
 DeepestFirst = pages("-depth", "-id")
-ONE_CONVERSATION = gettext_noop(
-    "The events on the request itself are those of one answer. Name one model, or follow each turn's events/."
+ONE_MODEL_ONLY = gettext_noop(
+    "A streamed response has the events of one answer. Choose one model, or read the `events/` of each turn."
 )
 
 
@@ -84,20 +84,20 @@ class PartSerializer(serializers.Serializer[MessagePart]):
     approval = serializers.ChoiceField(
         choices=["waiting", "allowed", "refused", "timed_out"],
         required=False,
-        help_text="For a call that the person has to allow.",
+        help_text="The decision on a call that you have to allow.",
     )
     error = serializers.BooleanField(required=False)
-    edited = serializers.BooleanField(required=False, help_text="A person has written this text of an answer.")
+    edited = serializers.BooleanField(required=False, help_text="A user has edited this text of an answer.")
 
     def to_representation(self, instance: MessagePart) -> JsonObject:
-        return {**readable_parts([instance])[0]}
+        return {**translate_parts([instance])[0]}
 
 
 CONTEXT_NOTICE = (
-    "where the provider's server has proven not to have read the whole prompt: that, and what to do; where it reported "
-    "oddly few tokens: that (`context_unread` is 0 then)"
+    "A warning that the provider's server did not read the whole prompt, with advice; or that it reported too few "
+    "tokens (`context_unread` is 0 then). Empty otherwise."
 )
-SEND_LESS = "whether the provider refused this and a shorter prompt might be answered: `regenerate/` with `send_less`"
+SEND_LESS = "Whether the provider refused the prompt and a shorter one may succeed: `regenerate/` with `send_less`."
 
 
 class MarkSerializer(StrictSerializer):
@@ -131,7 +131,7 @@ class MessageSerializer(serializers.ModelSerializer[Message]):
         choices=get_args(FinishReason), read_only=True, allow_blank=True, help_text="Only for a complete answer."
     )
     finish_detail = serializers.CharField(
-        read_only=True, help_text="The provider's own word if the reason is `other`; empty otherwise."
+        read_only=True, help_text="The provider's own reason if `finish_reason` is `other`; empty otherwise."
     )
     context_notice = SentenceField(
         source="turn.context_notice", default=None, allow_null=True, help_text=CONTEXT_NOTICE
@@ -161,7 +161,7 @@ class MessageSerializer(serializers.ModelSerializer[Message]):
         ]
 
     def _marks(self, message: Message) -> Marks:
-        """Return the marks of the branch on show. All messages of a response are of one conversation."""
+        """Return the marks of the displayed branch. All messages of a response belong to one conversation."""
         context = cast("dict[str, Marks]", self.context)
         if "marks" not in context:
             context["marks"] = marks_on(message.conversation_id, message.conversation.leaf_id)
@@ -169,10 +169,10 @@ class MessageSerializer(serializers.ModelSerializer[Message]):
 
     @extend_schema_field(ErrorSerializer(allow_null=True))
     def get_error(self, message: Message) -> dict[str, str] | None:
-        return error_of(message)
+        return describe_error(message)
 
 
-def error_of(message: Message) -> dict[str, str] | None:
+def describe_error(message: Message) -> dict[str, str] | None:
     """Return the error of an answer, None if it has none."""
     return {"code": message.error_code, "detail": str(message.error_detail)} if message.error_code else None
 
@@ -212,7 +212,7 @@ class TurnSerializer(serializers.ModelSerializer[Turn]):
 
     @extend_schema_field(ErrorSerializer(allow_null=True))
     def get_error(self, turn: Turn) -> dict[str, str] | None:
-        return error_of(turn.answer)
+        return describe_error(turn.answer)
 
     def get_send_less(self, turn: Turn) -> bool:
         return offers_send_less(turn, turn.answer)
@@ -254,19 +254,19 @@ def starts_turns(
                 started: StartedTurns = {"turns": act(view, row, *arguments)}
                 return Response(TurnsSerializer(started, context=view.get_serializer_context()).data, status=202)
             if any(len(each.get("models", ())) > 1 for each in arguments):
-                raise ProductError("several_answers", ONE_CONVERSATION)
+                raise ProductError("several_answers", ONE_MODEL_ONLY)
             require_connection_of_request(view.person.pk)
-            return _events_of(request, view.person, act(view, row, *arguments)[0])
+            return _stream_events(request, view.person, act(view, row, *arguments)[0])
 
         return start
 
     return decorate
 
 
-def _events_of(request: Request, person: User, turn: Turn) -> HttpResponseBase:
+def _stream_events(request: Request, person: User, turn: Turn) -> HttpResponseBase:
     """Return the event stream of a turn that the request has started."""
-    lines = event_stream.lines(turn, 0, get_language() or "")
-    response = event_stream.response(Credential.of(request._request, person), lines)
+    lines = event_stream.stream_lines(turn, 0, get_language() or "")
+    response = event_stream.stream_response(Credential.of(request._request, person), lines)
     response["Location"] = request.build_absolute_uri(reverse("turn-detail", args=[turn.pk]))
     return response
 
@@ -310,8 +310,8 @@ class EditSerializer(StrictSerializer):
 class FeedbackSerializer(StrictSerializer):
     feedback = serializers.ChoiceField(choices=["good", "bad", ""], help_text="Empty removes the rating.")
     reasons = serializers.ListField(
-        child=serializers.ChoiceField(choices=list(REASONS)),
-        max_length=len(REASONS),
+        child=serializers.ChoiceField(choices=list(REASON_LABELS)),
+        max_length=len(REASON_LABELS),
         required=False,
         help_text="Why. Without it, the reasons of the same feedback stay.",
     )
@@ -349,7 +349,7 @@ class ConversationViewSet(ScopedView, viewsets.ModelViewSet[Conversation]):
         rows = Conversation.objects.listed_for(self.request.user).prefetch_related("tags")
         if tag:
             rows = rows.filter(tags__in=Tag.objects.visible_to(self.request.user).filter(name__iexact=tag))
-        return search.matching(rows, self.person, query) if query else rows
+        return search.filter_conversations(rows, self.person, query) if query else rows
 
     @extend_schema(
         parameters=[
@@ -404,15 +404,15 @@ class ConversationViewSet(ScopedView, viewsets.ModelViewSet[Conversation]):
     @extend_schema(request=TurnDraftSerializer, responses=PlanSerializer)
     @action(detail=True, methods=["post"])
     def plan(self, request: Request, pk: str) -> Response:
-        """Plan the next turn for a draft: the room that is used, the parts that would be left out, and why."""
-        body = validate(TurnDraftSerializer, request)
+        """Plan the next turn for a draft: the tokens that it uses, and the parts that are left out, with reasons."""
+        body = valid(TurnDraftSerializer, request)
         draft = TurnDraft(body["text"], body["files"], body["effort"])
         scope = scope_of(self.get_object())
         [chosen] = body["models"] or [None]
         model = services.visible_model(self.person, chosen) or model_for(scope.persona, self.person)
         plan = plan_ahead(user=self.person, scope=scope, draft=draft, model=model, count=body["count"])
         readable = reports.readable(plan)
-        found_offers = offers(user=self.person, scope=scope, draft=draft, model=model, plan=readable)
+        found_offers = find_offers(user=self.person, scope=scope, draft=draft, model=model, plan=readable)
         return Response({**readable, "offers": found_offers})
 
     @extend_schema(responses=MessageSerializer(many=True), filters=True)
@@ -457,7 +457,7 @@ class MessageViewSet(ScopedView, mixins.RetrieveModelMixin, mixins.DestroyModelM
 
     @starts_turns(RegenerateSerializer)
     def regenerate(self, message: Message, body: JsonObject) -> Sequence[Turn]:
-        """Answer the question again. The new answer is a branch beside the old one."""
+        """Answer the question again. The new answer is a new branch next to the old answer."""
         return regenerate(
             user=self.person,
             message=message,
@@ -469,7 +469,7 @@ class MessageViewSet(ScopedView, mixins.RetrieveModelMixin, mixins.DestroyModelM
 
     @starts_turns(EditSerializer)
     def edit(self, message: Message, body: JsonObject) -> Sequence[Turn]:
-        """Ask the question in other words, as a branch beside it. Without `files`, its files are used again."""
+        """Ask an edited question, as a new branch next to the old one. Without `files`, its files are used again."""
         return branches.edit_question(
             user=self.person,
             message=message,
@@ -490,7 +490,7 @@ class MessageViewSet(ScopedView, mixins.RetrieveModelMixin, mixins.DestroyModelM
 
     @post_action(MessageSerializer, RewriteSerializer, url_path="edit-answer")
     def edit_answer(self, message: Message, text: str) -> Message:
-        """Store an answer in other words, as a version beside it. The conversation goes on from it."""
+        """Store an edited version of an answer next to it. The conversation continues from this version."""
         return branches.edit_answer(user=self.person, message=message, text=text)
 
     @post_action(ConversationSerializer, status=201)
@@ -550,9 +550,7 @@ class TurnViewSet(ScopedView, mixins.RetrieveModelMixin, viewsets.GenericViewSet
         turn = self.get_object()
         report = reports.of_turn(turn, reports.call_number(request.query_params.get("call")))
         if report is None:
-            raise ProductError(
-                "no_report", "This turn has not asked a model yet, so there is nothing to show.", status=404
-            )
+            raise ProductError("no_report", "This turn has not called a model yet, so it has no report.", status=404)
         sources = [*report["sources"], *reports.summarised(turn)]
         return Response({**reports.readable(report), "sources": sources, "outgoing": reports.outgoing(turn)})
 
@@ -565,7 +563,7 @@ class NextMessageView(ScopedView):
         conversation = visible_conversation(self.person, pk)
         queued = NextMessage.objects.visible_to(self.person).filter(conversation=conversation).first()
         if queued is None:
-            raise no_next()
+            raise no_next_message_error()
         return Response(NextMessageSerializer(queued).data)
 
     @extend_schema(request=KeepSerializer, responses=NextMessageSerializer)
@@ -586,17 +584,17 @@ class NextMessageView(ScopedView):
 @csrf_exempt  # it only reads
 @require_GET
 async def turn_events(request: HttpRequest, pk: UUID) -> HttpResponseBase:
-    """Server-sent events of a turn. `Last-Event-ID` (or `?after_seq=`) resumes; a comment keeps silent lines open."""
+    """Stream the events of a turn. `Last-Event-ID` (or `?after_seq=`) resumes; comments keep a silent stream open."""
     refuse_unknown_query(request.GET, {"after_seq"})
     after = request.headers.get("Last-Event-ID") or request.GET.get("after_seq") or "0"
     if not (after.isascii() and after.isdigit() and len(after) < 10):
-        raise ProductError("bad_sequence", "Last-Event-ID must be the seq of an event, a whole number from 0.")
-    turn, credential = await sync_to_async(_turn_to_follow)(request, pk)
+        raise ProductError("bad_sequence", "Last-Event-ID must be the `seq` of an event, a whole number from 0.")
+    turn, credential = await sync_to_async(_get_turn_to_follow)(request, pk)
     require_connection(credential.person)
-    return event_stream.response(credential, event_stream.lines(turn, int(after), get_language() or ""))
+    return event_stream.stream_response(credential, event_stream.stream_lines(turn, int(after), get_language() or ""))
 
 
-def _turn_to_follow(request: HttpRequest, pk: UUID) -> tuple[Turn, Credential]:
+def _get_turn_to_follow(request: HttpRequest, pk: UUID) -> tuple[Turn, Credential]:
     """Return the turn with the credential of the request. Raises `not_found` and the errors of authentication."""
     try:
         user = user_of_request(request, "chat")

@@ -40,9 +40,10 @@ class ApprovalSerializer(StrictSerializer):
     allow = serializers.BooleanField()
     remember = serializers.BooleanField(
         default=False,
-        help_text="Remember the decision for this conversation: for the host of an address, otherwise for the tool.",
+        help_text="Apply the decision to later calls in this conversation: to the same host if the call opens an "
+        "address, else to the same tool.",
     )
-    content = FormContentField(default=dict, help_text="Only if the call has a `form`: its values, by field name.")
+    content = serializers.DictField(default=dict, help_text="Only if the call has a `form`: its values, by field name.")
 
 
 class PermissionSerializer(serializers.ModelSerializer[ToolPermission]):
@@ -69,7 +70,7 @@ class PermissionsView(ScopedView, generics.ListAPIView[ToolPermission]):
 class PermissionView(ScopedView):
     @extend_schema(responses={204: None})
     def delete(self, request: Request, pk: str, permission: str) -> Response:
-        """Delete a remembered decision. Such calls ask again."""
+        """Delete a remembered decision. The user is asked again at the next such call."""
         forget_permission(user=self.person, conversation=visible_conversation(self.person, pk), pk=permission)
         return Response(status=status.HTTP_204_NO_CONTENT)
 

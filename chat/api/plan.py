@@ -64,7 +64,7 @@ class EffortField(serializers.CharField):
     def __init__(self) -> None:
         super().__init__(
             max_length=LONGEST_EFFORT, required=False, allow_blank=True, allow_null=True, default=None,
-            help_text=f"Of reasoning: {', '.join(Effort.values)}; kept for the conversation, empty takes it back.",
+            help_text=f"Effort of reasoning: {', '.join(Effort.values)}. The conversation keeps it; empty removes it.",
         )  # fmt: skip
 
 
@@ -85,7 +85,7 @@ class TurnDraftSerializer(ChosenModelsSerializer):
 
     def validate_models(self, models: list[UUID]) -> list[UUID]:
         if len(models) > 1:
-            raise serializers.ValidationError(gettext("A plan is for one model. Ask once for each of them."))
+            raise serializers.ValidationError(gettext("A plan is for one model. Send a request for each model."))
         return models
 
 
@@ -106,7 +106,7 @@ class SourceSerializer(serializers.Serializer[SourceEntry]):
         required=False, choices=["question", "answer", "call", "result"], help_text="Only for a message."
     )
     used = serializers.BooleanField(
-        required=False, help_text="For a searched file: whether a search of this prompt found text in it."
+        required=False, help_text="For a file that is searched: whether the prompt has a passage of it."
     )
     exact = serializers.BooleanField()
 
@@ -126,7 +126,7 @@ class CallSerializer(serializers.Serializer[ShortCall]):
     model = serializers.CharField()
     limit = serializers.IntegerField()
     used = serializers.IntegerField()
-    refused = SentenceField(help_text="The provider's answer to a longer prompt before this one.")
+    refused = SentenceField(help_text="The provider's error for a longer prompt that was sent before this one.")
 
 
 class CoveredSerializer(serializers.Serializer[CoveredEntry]):
@@ -170,7 +170,7 @@ class CacheSerializer(serializers.Serializer[CacheEntry]):
     )
     reason = serializers.ChoiceField(choices=list(CACHE_REASONS), allow_null=True)
     again = serializers.IntegerField(
-        required=False, help_text="Tokens after that place that had been sent before, by our count."
+        required=False, help_text="Tokens from that section on that were sent before, by our count."
     )
 
 
@@ -201,7 +201,7 @@ class ReportSerializer(CallSerializer):
     window = serializers.IntegerField()
     window_source = serializers.CharField(
         required=False,
-        help_text="Where the window comes from: typed, server (as it says), known (of this model), default (assumed), "
+        help_text="Source of the window: typed, server (its report), known (of this model), default (assumed), "
         "refused, served or counted (learnt, with evidence), learnt (by an earlier version), profile, conversation.",
     )
     window_evidence = EvidenceSerializer(required=False, help_text="For a learnt window; empty otherwise.")
@@ -268,7 +268,7 @@ class PlanErrorSerializer(ErrorSerializer):
     part = serializers.CharField(
         required=False,
         help_text=(
-            "For `context_too_long`: the section that is too long, `tools`, or `reserve`, the room that is kept free."
+            "For `context_too_long`: the section that is too long, `tools`, or `reserve`, the room for the answer."
         ),
     )
 
@@ -333,8 +333,8 @@ class DocumentBudgetView(ScopedView):
     def get(self, request: Request) -> Response:
         """Return how many tokens of documents a message may select.
 
-        For a conversation with its summary, tools and project, or for a new conversation, with a project or without. A
-        persona and a model may replace the current ones.
+        The budget is for a conversation, or for a new one in a project or without. `persona` and `model` may replace
+        the current ones.
         """
         query = request.query_params
         scope = scope_of(visible_conversation(self.person, query["conversation"])) if "conversation" in query else None

@@ -1,6 +1,6 @@
 """Read scanned pages with the model that the workspace has chosen for it. Each page is one call in the ledger.
 
-`files.registry` holds `read_page`, because the package `files` may not import the ledger and the texts for models.
+`read_page` is registered in `files.registry`, because `files` may not import the ledger and the texts for models.
 """
 
 from uuid import UUID

@@ -22,7 +22,7 @@ RUN_IN_PROCESS = frozenset({"chat.tasks.sweep_turns", "core.tasks.sweep_jobs"})
 logger = logging.getLogger(__name__)
 
 
-async def overdue() -> list[str]:
+async def find_overdue_tasks() -> list[str]:
     """Return the scheduled tasks that no worker has run in time; the caller has to run them. Raises RedisError."""
     tasks = []
     for each in settings.CELERY_BEAT_SCHEDULE.values():
@@ -32,20 +32,20 @@ async def overdue() -> list[str]:
     return tasks
 
 
-async def keep(stalled: Callable[[], bool] = bool) -> None:
-    """Run overdue tasks until cancelled. A `stalled` worker may be cut off, so it leaves the tasks to other workers."""
+async def run_overdue_tasks_forever(stalled: Callable[[], bool] = bool) -> None:
+    """Run overdue tasks until cancelled. A worker that is `stalled` runs none, since it may be killed soon."""
     while True:
         await asyncio.sleep(HEARTBEAT_INTERVAL)
         if not stalled():
-            await look()
+            await run_overdue_tasks()
 
 
-async def look() -> None:
+async def run_overdue_tasks() -> None:
     """Run the tasks that are overdue now."""
     try:
-        for task in await overdue():
+        for task in await find_overdue_tasks():
             await on_database(current_app.tasks[task] if task in RUN_IN_PROCESS else partial(enqueue, task))
     except (RedisError, OSError):
         pass  # without Redis the sweeps could not start any work
     except Exception:
-        logger.exception("what is due was not done")  # the next worker tries when the note has expired
+        logger.exception("an overdue task failed")  # the next worker tries when the note has expired

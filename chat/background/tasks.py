@@ -35,7 +35,7 @@ from chat.models.conversation_state import follow_ups, state_of
 from chat.openai_api import create_turn
 from chat.readings import jobs as readings
 from chat.realtime.append_only import rewrite_if_due
-from chat.realtime.event_stream import announce, announce_state, hint
+from chat.realtime.event_stream import announce, announce_state, state_hint
 from chat.runs import drafts
 from chat.runs import state_machine as runs
 from chat.sending import resuming
@@ -43,39 +43,40 @@ from chat.sending import services as sending
 from chat.summaries import jobs
 from chat.summaries.ending import SUMMARIES
 from chat.turns import runner, store
-from chat.turns.line import move_up
+from chat.turns.line import queue_next
 from core import background, memory
 from core.background import TURNS, enqueue, on_database, report_queues, touch_life_file
 from core.consumer import ConsumerWatchdog
 from core.logs import metrics
 from llm.tools.mcp import close_sessions
 
-CLAIMS_AT_ONCE = 2
-SESSIONS_CLOSED_WITHIN = 3.0  # seconds
-STORED_WITHIN = 6.0  # seconds after `DRAIN_SECONDS`; supervisors kill a worker ten seconds after `DRAIN_SECONDS`
+MAX_CONCURRENT_CLAIMS = 2
+SESSION_CLOSE_TIMEOUT = 3.0  # seconds
+STORE_TIMEOUT = 6.0  # seconds after `DRAIN_SECONDS`; supervisors kill a worker ten seconds after `DRAIN_SECONDS`
 
 logger = logging.getLogger(__name__)
-_room = asyncio.Semaphore(settings.TURNS_PER_WORKER)
+_free_slots = asyncio.Semaphore(settings.TURNS_PER_WORKER)
 _taking: "Future[None] | None" = None
-_draining = False  # the worker was asked to end: it takes no more, and no longer reports its queues
+_draining = False  # the worker was asked to end: it takes no more turns, and no longer reports its queues
 
 
 async def take_turns() -> None:
     """Run the turns that wait in `TURNS`, as many as there is room for, until it is cancelled.
 
-    The others stay in the queue, where another worker may take them and their person sees the position. It claims only
-    `CLAIMS_AT_ONCE` turns at a time: of a hundred turns, the first must reach their model before the last read rows.
+    Other turns stay in the queue, where another worker may take them and their user sees the position. Only
+    `MAX_CONCURRENT_CLAIMS` turns are claimed at a time: of a hundred turns, the first should reach its model before the
+    last one reads its rows.
     """
-    await asyncio.gather(*(_take_turns() for _ in range(CLAIMS_AT_ONCE)))
+    await asyncio.gather(*(_take_turns() for _ in range(MAX_CONCURRENT_CLAIMS)))
 
 
 async def _take_turns() -> None:
     while True:
-        await _room.acquire()
+        await _free_slots.acquire()
         try:
             turn = await TURNS.take()
         except asyncio.CancelledError:
-            _room.release()
+            _free_slots.release()
             raise
         looked = asyncio.Event()
         background.run_in_background(_run_turn(turn, looked))
@@ -84,9 +85,9 @@ async def _take_turns() -> None:
 
 async def _run_turn(turn_id: UUID, looked: asyncio.Event) -> None:
     try:
-        conversation = await runner.run(turn_id, looked)
+        conversation = await runner.run_turn(turn_id, looked)
     finally:
-        _room.release()
+        _free_slots.release()
     if conversation is not None:
         await follow_up(conversation)
 
@@ -98,14 +99,14 @@ def send_next(conversation_id: str) -> None:
 
 @shared_task(name="chat.tasks.advance_run")
 def advance_run(run_id: str) -> None:
-    conversation = runs.conversation_of(UUID(run_id))
+    conversation = runs.get_conversation_id(UUID(run_id))
     if conversation is not None:
         background.run_in_background(follow_up(conversation))
 
 
 @shared_task(name="chat.tasks.draft_checklist")
 def draft_checklist(task_id: str) -> None:
-    drafts.begin(UUID(task_id))
+    drafts.begin_draft(UUID(task_id))
 
 
 @shared_task(name="chat.tasks.summarise")
@@ -115,7 +116,7 @@ def summarise(job_id: str) -> None:
 
 async def write_summary(job_id: UUID) -> bool:
     """Run a queued job and begin the work that follows. Returns False if the job could not be claimed."""
-    conversation = await jobs.run(job_id)
+    conversation = await jobs.run_job(job_id)
     if conversation is not None:
         await _summary_ended(conversation)
     return conversation is not None
@@ -129,24 +130,24 @@ async def _summary_ended(conversation_id: UUID) -> None:
 
 @shared_task(name="chat.tasks.write_title")
 def write_title(turn_id: str) -> None:
-    background.run_in_background(titles.write(UUID(turn_id)))
+    background.carry(titles.write_title(UUID(turn_id)))
 
 
 @shared_task(name="chat.tasks.sweep_turns")
 def sweep_turns() -> None:
     """End turns of a dead worker, and begin work that it or the broker has lost. Runs every 5 s."""
-    turns = store.stale()
+    turns = store.find_stale()
     for turn_id in turns.interrupted:
         background.run_in_background(_recover(turn_id))
     for turn_id in turns.unclaimed:
         TURNS.put(turn_id)
-    for conversation_id in resuming.due():
-        background.run_in_background(follow_up(conversation_id))
-    for conversation_id in sending.due():
+    for conversation_id in resuming.find_due():
+        background.carry(follow_up(conversation_id))
+    for conversation_id in sending.find_due():
         enqueue("chat.tasks.send_next", conversation_id)
-    for run_id in runs.due():
+    for run_id in runs.find_due():
         enqueue("chat.tasks.advance_run", run_id)
-    for task_id in drafts.unclaimed():
+    for task_id in drafts.find_unclaimed():
         enqueue("chat.tasks.draft_checklist", task_id)
 
 
@@ -164,7 +165,7 @@ async def _recover(turn_id: UUID) -> None:
 
 @shared_task(name="chat.tasks.forget_requests")
 def forget_requests() -> None:
-    create_turn.forget_old()
+    create_turn.delete_old_conversations()
     erasing.erase_old()
 
 
@@ -186,12 +187,12 @@ def count_imported(import_id: str) -> None:
 
 @shared_task(name="chat.tasks.replay")
 def replay(replay_id: str) -> None:
-    replays.run(UUID(replay_id))
+    replays.run_replay(UUID(replay_id))
 
 
 @shared_task(name="chat.tasks.read_all")
 def read_all(reading_id: str) -> None:
-    background.run_in_background(readings.run(UUID(reading_id)))
+    background.carry(readings.run_reading(UUID(reading_id)))
 
 
 @shared_task(name="chat.tasks.tidy_conversations")
@@ -215,8 +216,8 @@ def _start(sender: Any, **kwargs: Any) -> None:
     watchdog = ConsumerWatchdog(sender, list(sender.app.amqp.queues.consume_from))
     if "turns" in watchdog.queues:
         _taking = background.submit(take_turns())
-    background.submit(watchdog.watch())
-    background.submit(schedule.keep(lambda: watchdog.stalled or _draining))
+    background.submit(watchdog.keep())
+    background.submit(schedule.run_overdue_tasks_forever(lambda: watchdog.stalled or _draining))
     background.submit(report_queues(watchdog.queues, lambda: watchdog.stalled or _draining))
     if settings.ALIVE_FILE:
         background.submit(touch_life_file(Path(settings.ALIVE_FILE), lambda: watchdog.stalled or _draining))
@@ -224,23 +225,26 @@ def _start(sender: Any, **kwargs: Any) -> None:
 
 @worker_shutting_down.connect
 def _end(**kwargs: Any) -> None:
-    """Give running answers some time to finish, then interrupt them. Their text is kept, and another worker goes on."""
+    """Give running answers some time to finish, then interrupt them.
+
+    Their text is stored, and another worker continues them.
+    """
     global _draining
     _draining = True
     if _taking is not None:
         _taking.cancel()
-    background.cancel_background_tasks(settings.DRAIN_SECONDS)
-    threading.Thread(target=_leave, name="end", daemon=True).start()
+    background.end(settings.DRAIN_SECONDS)
+    threading.Thread(target=_exit_after_drain, name="end", daemon=True).start()
 
 
-def _leave() -> None:
+def _exit_after_drain() -> None:
     """End the process after `DRAIN_SECONDS`, since Celery would wait for its threads without a limit.
 
-    Another worker takes up work that is cut off, as it does for a dead worker.
+    Another worker resumes interrupted work, as it does for a dead worker.
     """
     time.sleep(settings.DRAIN_SECONDS)
     with suppress(TimeoutError):
-        background.wait_for_background_tasks(STORED_WITHIN)
+        background.join(STORE_TIMEOUT)
     _close_sessions()
     background.exit_process(0)
 
@@ -256,7 +260,7 @@ def _wait(sender: Any, **kwargs: Any) -> None:
 def _close_sessions() -> None:
     """End the sessions with tool servers, so that no program of a server outlives the worker."""
     with suppress(TimeoutError):
-        background.submit(close_sessions()).result(SESSIONS_CLOSED_WITHIN)
+        background.submit(close_sessions()).result(SESSION_CLOSE_TIMEOUT)
 
 
 async def follow_up(conversation_id: UUID) -> None:
@@ -267,20 +271,20 @@ async def follow_up(conversation_id: UUID) -> None:
     is killed in here or the database is down, the sweeper finds the work that was not begun.
     """
     try:
-        pages_change = await on_database(_begin, conversation_id)
+        pages_change = await on_database(_start_due_work, conversation_id)
     except (DatabaseError, InterfaceError):
-        logger.warning("conversation %s: nothing follows yet, since the database is away", conversation_id)
+        logger.warning("conversation %s: follow-up work waits, the database is unavailable", conversation_id)
         return
     if pages_change:
-        await announce(conversation_id, hint(conversation_id))
+        await announce(conversation_id, state_hint(conversation_id))
 
 
-def _begin(conversation_id: UUID) -> bool:
+def _start_due_work(conversation_id: UUID) -> bool:
     """Begin the work that is due. Returns whether open pages must show a change."""
     due = follow_ups(conversation_id)
     if due.line:
-        move_up(conversation_id)
-    run = runs.in_conversation(conversation_id) if due.run else None
+        queue_next(conversation_id)
+    run = runs.find_in_conversation(conversation_id) if due.run else None
     resumed = due.interrupted and resuming.resume(conversation_id)
     if due.message:
         sending.send_next(conversation_id)
@@ -290,8 +294,8 @@ def _begin(conversation_id: UUID) -> bool:
         for job in jobs.queued_in(conversation_id):
             enqueue(SUMMARIES.task, job)
     if due.draft:
-        for task_id in drafts.due_beside(conversation_id):
+        for task_id in drafts.find_due_for_owner(conversation_id):
             enqueue("chat.tasks.draft_checklist", task_id)
-    if due.untitled and (titled := titles.claim(conversation_id)):
+    if due.untitled and (titled := titles.claim_title(conversation_id)):
         enqueue("chat.tasks.write_title", titled)
     return resumed or due.message or run is not None

@@ -11,7 +11,7 @@ from markdown_it.token import Token
 
 from chat.citations.support import BETWEEN_CELLS, LEAST_WORDS, spans
 from chat.citations.words import words_of
-from chat.rendering.markdown import tokens_of
+from chat.rendering.markdown import parse_tokens
 from chat.rendering.references import Source
 
 _LINK = "\0"
@@ -41,7 +41,7 @@ def claims(text: str, sources: Mapping[int, Source]) -> list[Claim]:
     """Return the claims of the text in order, at most `MAX_CLAIMS`."""
     text_claims: list[Claim] = []
     row: list[Sequence[Token]] | None = None  # the cells of the table row that is being read
-    for token in tokens_of(text, sources):
+    for token in parse_tokens(text, sources):
         if token.type == "tr_open":
             row = []
         elif token.type == "tr_close" and row is not None:

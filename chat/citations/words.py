@@ -29,7 +29,7 @@ from chat.citations.vocabulary import (
     UNITS,
     word_set,
 )
-from files.index.language import UNSPACED_RUN, readable
+from files.index.language import UNSPACED_RUN, prepare_text
 
 _TOKEN = re.compile(
     r"\d++(?:[.,’'\u00a0\u202f ]\d{3}(?!\d))++(?:[.,]\d++)?"
@@ -130,7 +130,7 @@ def words_of(sentence: str) -> list[Word]:
     """Return the words of a sentence in order."""
     text = unicodedata.normalize("NFC", sentence).replace("n't", " not").replace("n’t", " not")
     text = _PHRASE.sub(lambda match: PHRASE_SYNONYMS[match[0].casefold()], text)
-    text = readable(_SPELLINGS.sub(_one_spelling, _NUMERAL.sub(_in_digits, text)))
+    text = prepare_text(_SPELLINGS.sub(_one_spelling, _NUMERAL.sub(_in_digits, text)))
     matches = list(_TOKEN.finditer(text))
     words = []
     lower = {match[0].casefold() for match in matches}

@@ -72,7 +72,7 @@ class ConversationSerializer(StrictSerializer, serializers.ModelSerializer[Conve
 
     def validate_temporary(self, temporary: bool) -> bool:
         if self.instance is not None and temporary != self.instance.temporary:
-            raise serializers.ValidationError(gettext("Whether a conversation is temporary is said when it is made."))
+            raise serializers.ValidationError(gettext("Whether a conversation is temporary is set when it is created."))
         return temporary
 
     def to_representation(self, instance: Conversation) -> dict[str, Any]:
@@ -86,7 +86,7 @@ class MessageHitSerializer(serializers.Serializer[searching.MessageHit]):
     title = serializers.CharField(source="message.conversation.title", help_text="Of the conversation.")
     role = serializers.ChoiceField(source="message.role", choices=Message.Role.choices)
     created = serializers.DateTimeField(source="message.created")
-    text = serializers.CharField(help_text="The position of the first match.")
+    text = serializers.CharField(help_text="The text around the first match.")
     highlights = serializers.ListField(
         child=serializers.ListField(child=serializers.IntegerField(), min_length=2, max_length=2),
         help_text="Characters [start, end) of `text` that match.",
@@ -170,7 +170,7 @@ class ConversationSharesView(ScopedView):
     @extend_schema(responses=ShareSerializer(many=True))
     def get(self, request: Request, pk: UUID) -> Response:
         """Return the links of a conversation, newest first, at most 50."""
-        rows = sharing.shares_of(self.person).filter(conversation=visible_conversation(self.person, pk))
+        rows = sharing.list_shares(self.person).filter(conversation=visible_conversation(self.person, pk))
         return Response(ShareSerializer(rows, many=True, context={"request": request}).data)
 
     @extend_schema(request=TermsSerializer, responses={201: ShareSerializer})
@@ -187,7 +187,7 @@ class ConversationSharesView(ScopedView):
             shows_context=fields["shows_context"],
             names_sources=fields["names_sources"],
         )
-        share = sharing.share(user=self.person, conversation=visible_conversation(self.person, pk), terms=terms)
+        share = sharing.create_share(user=self.person, conversation=visible_conversation(self.person, pk), terms=terms)
         return Response(ShareSerializer(share, context={"request": request}).data, status=status.HTTP_201_CREATED)
 
 
@@ -205,7 +205,7 @@ class ShareViewSet(
     queryset = Share.objects.none()
 
     def get_queryset(self) -> QuerySet[Share]:
-        return sharing.shares_of(self.person)
+        return sharing.list_shares(self.person)
 
     def perform_destroy(self, instance: Share) -> None:
         sharing.end_share(user=self.person, share=instance)
@@ -245,7 +245,7 @@ class ChosenView(ScopedView):
         delete = fields.pop("delete")
         restore = fields.pop("restore")
         if [bool(fields), delete, restore].count(True) != 1:
-            raise ProductError("one_action", "Say what to change, or delete, or restore: one of these at a time.")
+            raise ProductError("one_action", "Send fields to change, or `delete`, or `restore`: only one of these.")
         if restore:
             services.restore_conversations(user=self.person, ids=ids)
             return Response(status=status.HTTP_204_NO_CONTENT)
@@ -381,7 +381,7 @@ class DailyChatView(ScopedView, generics.ListAPIView[Message]):
     queryset = Message.objects.none()
 
     def get_queryset(self) -> QuerySet[Message]:
-        return daily.messages(self.person, self.kwargs["day"])
+        return daily.find_messages(self.person, self.kwargs["day"])
 
 
 class DailySummaryView(ScopedView, generics.ListAPIView[Summary]):
@@ -392,12 +392,12 @@ class DailySummaryView(ScopedView, generics.ListAPIView[Summary]):
     queryset = Summary.objects.none()
 
     def get_queryset(self) -> QuerySet[Summary]:
-        return daily.summaries(self.person, self.kwargs["day"])
+        return daily.find_summaries(self.person, self.kwargs["day"])
 
 
 def _file(name: str, entry: serializers.Serializer[Any], rows: QuerySet[Any]) -> StreamingHttpResponse:
     texts = (json.dumps(entry.to_representation(row), ensure_ascii=False) for row in rows.iterator(200))
-    response = StreamingHttpResponse(daily.listed(texts), content_type="application/json")
+    response = StreamingHttpResponse(daily.join_as_json_list(texts), content_type="application/json")
     response["Content-Disposition"] = f'attachment; filename="{name}"'
     return response
 
@@ -406,7 +406,7 @@ class DailyChatFileView(ScopedView):
     @extend_schema(operation_id="daily_chat_file", responses=ChatEntrySerializer(many=True))
     def get(self, request: Request, day: date) -> StreamingHttpResponse:
         """Return all messages of the day in one file, with the fields of `daily/<date>/chat/`."""
-        rows = daily.messages(self.person, day).order_by("created", "id")
+        rows = daily.find_messages(self.person, day).order_by("created", "id")
         return _file("Daily_chat.json", ChatEntrySerializer(), rows)
 
 
@@ -414,5 +414,5 @@ class DailySummaryFileView(ScopedView):
     @extend_schema(operation_id="daily_summary_file", responses=SummaryEntrySerializer(many=True))
     def get(self, request: Request, day: date) -> StreamingHttpResponse:
         """Return all summaries of the day in one file, with the fields of `daily/<date>/summary/`."""
-        rows = daily.summaries(self.person, day).order_by("created", "id")
+        rows = daily.find_summaries(self.person, day).order_by("created", "id")
         return _file("Daily_summary.json", SummaryEntrySerializer(), rows)

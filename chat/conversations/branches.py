@@ -19,8 +19,8 @@ from chat.models.parts import MessagePart
 from chat.models.summary import carry_marks
 from chat.models.tree import below, ids_side_by_side, newest_leaf, with_rows
 from chat.prompts.document_budget import chosen_files
-from chat.summaries.idle import idle
-from chat.turns.submit import Ask, submit, text_of
+from chat.summaries.idle import lock_idle
+from chat.turns.submit import Ask, checked_text, submit
 from core.audit.services import record
 from core.errors import ProductError
 from core.requests import get_or_404
@@ -40,8 +40,8 @@ def edit_question(
         raise ProductError("not_a_question", "Only your own messages can be edited. Send a new one instead.")
     ask = Ask(
         text=text,
-        files=_carried(user, message) if files is None else files,
-        models=_usable(user, _model_of_newest_answer(message)),
+        files=_carried_files(user, message) if files is None else files,
+        models=_usable_models(user, _model_of_newest_answer(message)),
         key=key,
         sibling=message.pk,
     )
@@ -49,16 +49,16 @@ def edit_question(
 
 
 def edit_answer(*, user: User, message: Message, text: str) -> Message:
-    """Store an answer in the user's own words, as a version next to it. The conversation goes on from this version.
+    """Store the user's edited version of an answer next to it. The conversation continues from this version.
 
-    No model is asked. The version keeps the tool calls of the answer, and so its sources. Its text is marked as
-    edited. Raises `not_an_answer`, `already_answering` (409) and the other errors of `idle` and of `text_of`.
+    No model is called. The version keeps the tool calls of the answer, and so its sources. Its text is marked as
+    edited. Raises `not_an_answer`, `already_answering` (409) and the other errors of `lock_idle` and of `checked_text`.
     """
     require_owner(user, message.conversation)
     if message.role != Message.Role.ASSISTANT:
-        raise ProductError("not_an_answer", "This is no answer. Edit your message instead.")
-    text_part: MessagePart = {"type": "text", "text": text_of(Ask(text)), "edited": True}
-    with idle(user, message.conversation) as conversation:
+        raise ProductError("not_an_answer", "This is not an answer. Edit your message instead.")
+    text_part: MessagePart = {"type": "text", "text": checked_text(Ask(text)), "edited": True}
+    with lock_idle(user, message.conversation) as conversation:
         leaf_before = conversation.leaf_id
         version = Message.objects.create(
             conversation=conversation,
@@ -82,18 +82,17 @@ def edit_answer(*, user: User, message: Message, text: str) -> Message:
 def continue_answer(*, user: User, message: Message, key: str | None = None) -> list[Turn]:
     """Ask the model to continue an answer that was stopped, broke off, or reached its length limit.
 
-    The request is a question of its own, which pages show small. No protocol lets a model continue a message that it
-    has sent, and not every model continues an unfinished one. All models understand a question, and the conversation
-    shows exactly what the model saw.
+    The request is a separate question, which pages show small. Not every protocol and model can continue an unfinished
+    message. All models understand a question, and the conversation shows exactly what the model saw.
 
     Raises `nothing_to_continue` for a complete or empty answer, and the errors of `submit`.
     """
     require_owner(user, message.conversation)
     if not (message.continuable and message.text.strip()):
         raise ProductError(
-            "nothing_to_continue", "Only an answer that was cut off can be continued. Ask a new question instead."
+            "nothing_to_continue", "Only an unfinished answer can be continued. Ask a new question instead."
         )
-    models = _usable(user, message.asked_model_id)
+    models = _usable_models(user, message.asked_model_id)
     ask = Ask(rules_at().texts["continue"], models=models, key=key, parent=message.pk, continues=True)
     return submit(user=user, conversation=message.conversation, ask=ask)
 
@@ -106,7 +105,9 @@ def shorten_answer(*, user: User, message: Message, key: str | None = None) -> l
     require_owner(user, message.conversation)
     if not can_be_shortened(message):
         raise ProductError("nothing_to_shorten", "Only a complete answer can be shortened. Choose another one.")
-    ask = Ask(rules_at().texts["shorten"], models=_usable(user, message.asked_model_id), key=key, parent=message.pk)
+    ask = Ask(
+        rules_at().texts["shorten"], models=_usable_models(user, message.asked_model_id), key=key, parent=message.pk
+    )
     return submit(user=user, conversation=message.conversation, ask=ask)
 
 
@@ -117,7 +118,7 @@ def can_be_shortened(message: Message) -> bool:
 
 def choose_branch(*, user: User, message: Message) -> Conversation:
     """Show the branch of this message, down to its newest leaf. Raises `already_answering` (409)."""
-    with idle(user, message.conversation) as conversation:
+    with lock_idle(user, message.conversation) as conversation:
         conversation.leaf_id = newest_leaf(message.pk) or conversation.leaf_id
         conversation.save(update_fields=["leaf"])
     return conversation
@@ -126,9 +127,9 @@ def choose_branch(*, user: User, message: Message) -> Conversation:
 def delete_message(*, user: User, message: Message) -> Conversation:
     """Hide a message with everything below it. `restore_message` undoes this.
 
-    If the shown branch is deleted, the newest branch below the message's parent is shown. If the parent has no other
-    branch, the branch that ends at the parent takes over the marks. Raises `already_answering` (409) while one of the
-    deleted answers is live.
+    If the displayed branch is deleted, the newest branch below the message's parent is displayed. If the parent has no
+    other branch, the branch then ends at the parent and takes over the marks. Raises `already_answering` (409) while
+    one of the deleted answers is live.
     """
     require_owner(user, message.conversation)
     with transaction.atomic():
@@ -145,7 +146,7 @@ def delete_message(*, user: User, message: Message) -> Conversation:
         Turn.objects.filter(answer__in=deleted_ids).update(idempotency_key=None)
         record(user=user, action="message.deleted", row=message)
         if was_on_show:
-            conversation.leaf_id = _left(conversation, message.parent_id)
+            conversation.leaf_id = _remaining_leaf(conversation, message.parent_id)
             conversation.save(update_fields=["leaf"])
     return conversation
 
@@ -154,11 +155,11 @@ def restore_message(*, user: User, pk: object) -> Message:
     """Restore a deleted message with everything below it, and show its branch.
 
     Raises `not_found` if it was not deleted, was deleted with a message above it, or was deleted longer ago than
-    `RESTORABLE_FOR`. Raises the errors of `idle`, too.
+    `RESTORABLE_FOR`. Raises the errors of `lock_idle`, too.
     """
     restorable = Message.with_deleted.restorable_by(user).select_related("conversation")
     message = get_or_404(restorable, pk, "deleted message")
-    with idle(user, message.conversation) as conversation:
+    with lock_idle(user, message.conversation) as conversation:
         restored_ids = [row.id for row in below(message.pk)]
         Message.with_deleted.filter(pk__in=restored_ids).update(deleted=None)
         conversation.leaf_id = newest_leaf(message.pk)
@@ -167,14 +168,14 @@ def restore_message(*, user: User, pk: object) -> Message:
     return visible_message(user, message.pk)
 
 
-def _left(conversation: Conversation, parent: UUID | None) -> UUID | None:
+def _remaining_leaf(conversation: Conversation, parent: UUID | None) -> UUID | None:
     if parent is not None:
         return newest_leaf(parent)
     newest = Message.objects.filter(conversation=conversation).order_by("-id").values_list("pk", flat=True).first()
     return newest_leaf(newest) if newest else None
 
 
-def _carried(user: User, message: Message) -> list[UUID]:
+def _carried_files(user: User, message: Message) -> list[UUID]:
     """Return the message's files that the user may still see, in order."""
     ids = [pk for pk in message.attachments.values_list("file", flat=True) if pk is not None]
     visible = {file.pk for file in chosen_files(user=user, ids=ids)}
@@ -186,7 +187,7 @@ def _model_of_newest_answer(question: Message) -> UUID | None:
     return question.children.order_by("-id").values_list(model, flat=True).first()
 
 
-def _usable(user: User, model: UUID | None) -> Sequence[UUID]:
+def _usable_models(user: User, model: UUID | None) -> Sequence[UUID]:
     """Return the model if the user may use it, else nothing, so that the conversation's own model answers."""
     return list(models_of(user).filter(pk=model).values_list("pk", flat=True)) if model else ()
 
@@ -210,16 +211,16 @@ class BranchView:
         return (not self.pick or self.picked) and bool(self.previous or self.next)
 
 
-def branches_of(
-    messages: Sequence[Message], places: dict[UUID, list[UUID]], leaf: UUID | None
+def build_branch_views(
+    messages: Sequence[Message], siblings: dict[UUID, list[UUID]], leaf: UUID | None
 ) -> dict[UUID, BranchView]:
-    """Return the views of messages of one conversation by id. `places`: their siblings. `leaf`: its shown leaf."""
-    group = _group(messages, places, leaf)
-    return {message.pk: _view(message.pk, places[message.pk], group, leaf) for message in messages}
+    """Return the views of messages of one conversation by id. `leaf`: the displayed leaf."""
+    group = _newest_answers(messages, siblings, leaf)
+    return {message.pk: _branch_view(message.pk, siblings[message.pk], group, leaf) for message in messages}
 
 
-def side_by_side(answer: Message) -> list[Message]:
-    """Return the answers that were requested together, this one included. Return nothing if it is the only one."""
+def answers_side_by_side(answer: Message) -> list[Message]:
+    """Return the answers that were requested together, this one included; none if it is the only one."""
     if answer.role != Message.Role.ASSISTANT:
         return []
     ids = ids_side_by_side(answer)
@@ -229,7 +230,7 @@ def side_by_side(answer: Message) -> list[Message]:
     return [rows[pk] for pk in ids]
 
 
-def removal(message: Message) -> str:
+def describe_removal(message: Message) -> str:
     """Return a phrase that names the messages that would be deleted."""
     questions = sum(row.role == Message.Role.USER for row in below(message.pk))
     template = ngettext("%(count)d message and its answers", "%(count)d messages and their answers", questions)
@@ -239,16 +240,16 @@ def removal(message: Message) -> str:
     return _("this answer, and below it %(words)s") % {"words": phrase} if questions else _("this answer")
 
 
-def _group(messages: Sequence[Message], places: dict[UUID, list[UUID]], leaf: UUID | None) -> list[UUID]:
+def _newest_answers(messages: Sequence[Message], siblings: dict[UUID, list[UUID]], leaf: UUID | None) -> list[UUID]:
     """Return the answers to the newest question if there are several."""
     for message in messages:
-        if message.role == Message.Role.ASSISTANT and leaf in places[message.pk] and len(places[message.pk]) > 1:
+        if message.role == Message.Role.ASSISTANT and leaf in siblings[message.pk] and len(siblings[message.pk]) > 1:
             group = ids_side_by_side(message)
             return group if leaf in group and len(group) > 1 else []
     return []
 
 
-def _view(pk: UUID, place: list[UUID], group: list[UUID], leaf: UUID | None) -> BranchView:
+def _branch_view(pk: UUID, place: list[UUID], group: list[UUID], leaf: UUID | None) -> BranchView:
     pick = pk in group
     first, last = (group[0], group[-1]) if pick else (pk, pk)
     before = place[: place.index(first)]

@@ -1,8 +1,8 @@
 """Copy a shared conversation into a conversation of the reader.
 
 The copy has what the reader sees: the texts of questions and answers, the names of models, and the names of files. It
-has no files, no results of tools, no reasoning, no summaries and no reports. So a model that goes on sees nothing that
-the reader was not shown.
+has no files, no results of tools, no reasoning, no summaries and no reports. So a model that answers in the copy sees
+nothing that the reader was not shown.
 """
 
 from collections.abc import Iterator
@@ -26,10 +26,10 @@ from core.sentences import Sentence
 from llm.step_filters.thoughts import without_reasoning
 from projects.models import Project
 
-AT_ONCE = 200  # messages in memory
+BATCH_MESSAGES = 200  # messages in memory
 MAX_MESSAGES = 5_000
 MAX_CHARACTERS = 20_000_000  # of the stored parts
-STEP = timedelta(milliseconds=1)  # the exactness of times in ids
+ID_TIME_STEP = timedelta(milliseconds=1)  # the precision of times in ids
 
 
 @transaction.atomic
@@ -39,7 +39,7 @@ def copy_shared(*, user: User, share: TeamShare) -> Conversation:
     The copy of a share with a project is in that project. Raises `copy_not_allowed` (403) and `too_long_to_copy`.
     """
     if not share.may_copy:
-        sentence = Sentence("You may read this conversation but not copy it. Ask who shared it.")
+        sentence = Sentence("You may read this conversation but not copy it. Ask the person who shared it.")
         raise ProductError("copy_not_allowed", sentence, status=403)
     _require_size(share)
     project = Project.objects.visible_to(user).filter(pk=share.project_id).first() if share.project_id else None
@@ -50,13 +50,13 @@ def copy_shared(*, user: User, share: TeamShare) -> Conversation:
     for batch in _batches(share):
         copies = []
         for original in batch:
-            leaf = _copy_of(original, conversation, above)
+            leaf = _copy_message(original, conversation, above)
             above = (leaf.pk, leaf.created)
             copies.append(leaf)
             cited |= cited_numbers(leaf.text) if leaf.role == Message.Role.ASSISTANT else set()
         _store(batch, copies)
-    # The numbers of the original's documents stay taken, so that no citation leads to a document of the copy. A slash
-    # marks ids that are no files.
+    # The copy does not reuse the numbers of the original's documents, so that no copied citation leads to a document of
+    # the copy. A slash marks ids that are not ids of files.
     conversation.documents = {f"copied/{number}": number for number in sorted(cited)}
     conversation.leaf = leaf
     conversation.save(update_fields=["documents", "leaf"])
@@ -70,7 +70,7 @@ def _require_size(share: TeamShare) -> None:
     if share.leaf.depth >= MAX_MESSAGES or (size["characters"] or 0) > MAX_CHARACTERS:
         sentence = Sentence(
             "A conversation of more than {messages} messages or {millions} million characters cannot be copied. "
-            "Ask who shared it to share an earlier part.",
+            "Ask the person who shared it to share an earlier part.",
             messages=MAX_MESSAGES,
             millions=MAX_CHARACTERS // 1_000_000,
         )
@@ -81,14 +81,14 @@ def _batches(share: TeamShare) -> Iterator[list[Message]]:
     """Yield the messages of the shared branch from the root on."""
     rows = branch_rows(share.leaf_id).order_by("depth")
     depth = -1
-    while batch := list(rows.filter(depth__gt=depth)[:AT_ONCE]):
+    while batch := list(rows.filter(depth__gt=depth)[:BATCH_MESSAGES]):
         yield batch
         depth = batch[-1].depth
 
 
-def _copy_of(original: Message, conversation: Conversation, above: tuple[UUID, datetime] | None) -> Message:
+def _copy_message(original: Message, conversation: Conversation, above: tuple[UUID, datetime] | None) -> Message:
     """Return an unsaved copy of the message. Its id has its time, so that lists keep their order."""
-    created = max(original.created, above[1] + STEP) if above is not None else original.created
+    created = max(original.created, above[1] + ID_TIME_STEP) if above is not None else original.created
     return Message(
         id=uuid7(nanoseconds=int(created.timestamp() * 1_000_000_000)),
         conversation=conversation,
@@ -96,7 +96,7 @@ def _copy_of(original: Message, conversation: Conversation, above: tuple[UUID, d
         parent_id=above[0] if above is not None else None,
         depth=original.depth,
         role=original.role,
-        parts=_texts(original),
+        parts=_text_parts(original),
         model=original.model,
         status=original.status,
         error_code=original.error_code,
@@ -105,8 +105,8 @@ def _copy_of(original: Message, conversation: Conversation, above: tuple[UUID, d
     )
 
 
-def _texts(original: Message) -> list[MessagePart]:
-    """Return the text parts of the message, without reasoning that stands in the text of an answer."""
+def _text_parts(original: Message) -> list[MessagePart]:
+    """Return the text parts of the message, without reasoning that is part of an answer's text."""
     parts: list[MessagePart] = []
     for part in original.parts:
         if part["type"] != "text":

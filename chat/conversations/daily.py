@@ -10,7 +10,7 @@ from accounts.models import User
 from chat.models import Conversation, Message, Summary
 
 
-def bounds(user: User, day: date) -> tuple[datetime, datetime]:
+def day_bounds(user: User, day: date) -> tuple[datetime, datetime]:
     """Return the start of the day and the start of the next day. A day has 23 to 25 hours when clocks change."""
     zone = user.zone
     begins = datetime.combine(day, time(), zone)
@@ -20,13 +20,13 @@ def bounds(user: User, day: date) -> tuple[datetime, datetime]:
         return begins, datetime.max.replace(tzinfo=zone)
 
 
-def messages(user: User, day: date) -> "QuerySet[Message]":
-    begins, ends = bounds(user, day)
+def find_messages(user: User, day: date) -> "QuerySet[Message]":
+    begins, ends = day_bounds(user, day)
     rows = Message.objects.visible_to(user).filter(created__gte=begins, created__lt=ends)
     return rows.filter(conversation__origin=Conversation.Origin.WORKSPACE).select_related("model", "conversation")
 
 
-def following(rows: "QuerySet[Message]", after: UUID | None, count: int) -> list[Message]:
+def next_rows(rows: "QuerySet[Message]", after: UUID | None, count: int) -> list[Message]:
     """Return the next `count` rows, oldest first. They start after the message `after`, or at the first row."""
     if after is not None:
         last = rows.filter(pk=after).first()
@@ -34,14 +34,14 @@ def following(rows: "QuerySet[Message]", after: UUID | None, count: int) -> list
     return list(rows.order_by("created", "pk")[:count])
 
 
-def summaries(user: User, day: date) -> "QuerySet[Summary]":
+def find_summaries(user: User, day: date) -> "QuerySet[Summary]":
     """Return the summaries that were written on that day, in force or not."""
-    begins, ends = bounds(user, day)
+    begins, ends = day_bounds(user, day)
     rows = Summary.objects.visible_to(user).filter(created__gte=begins, created__lt=ends)
     return rows.exclude(conversation__origin=Conversation.Origin.TEMPORARY)
 
 
-def listed(entries: Iterator[str]) -> Iterator[str]:
+def join_as_json_list(entries: Iterator[str]) -> Iterator[str]:
     """Yield the JSON texts as one JSON list, one entry per line, without holding all of them in memory."""
     separator = "["
     for entry in entries:

@@ -16,10 +16,10 @@ from django.utils import timezone
 
 from accounts.access.holds import without_holds
 from accounts.models import PeopleGroup, User
-from chat.conversations.receivers import tell_receivers_of
+from chat.conversations.receivers import notify_all_receivers
 from chat.models import RESTORABLE_FOR, TEMPORARY_FOR, Attachment, Conversation, Message, Tag, Turn
 from chat.readings import services as readings
-from chat.realtime.turn_stream import forget
+from chat.realtime.turn_stream import delete_streams
 from core.audit.services import record
 from core.errors import ProductError
 from core.permissions import require_store
@@ -38,7 +38,7 @@ def require_lasting(conversation: Conversation) -> None:
     """
     if conversation.temporary:
         sentence = Sentence(
-            "A temporary conversation cannot be listed, moved or shared. Start a usual one for what is to stay."
+            "A temporary conversation cannot be listed, moved or shared. Start a regular conversation instead."
         )
         raise ProductError("temporary_conversation", sentence, status=409)
 
@@ -52,7 +52,7 @@ def erase_due() -> int:
     closed = Q(deleted__isnull=False) | Q(created__lt=now - TEMPORARY_FOR)
     expired = Q(deleted__lt=now - RESTORABLE_FOR) | (Q(origin=Conversation.Origin.TEMPORARY) & closed)
     busy = Turn.objects.live().values("conversation")
-    rows = list(_free().filter(expired).exclude(pk__in=busy)[:BATCH_CONVERSATIONS])
+    rows = list(_without_hold().filter(expired).exclude(pk__in=busy)[:BATCH_CONVERSATIONS])
     for conversation in rows:
         erase(conversation)
     return len(rows)
@@ -60,7 +60,7 @@ def erase_due() -> int:
 
 def erase_messages() -> int:
     """Erase deleted messages that can no longer be restored. Returns their number."""
-    expired = Message.with_deleted.filter(deleted__lt=timezone.now() - RESTORABLE_FOR, conversation__in=_free())
+    expired = Message.with_deleted.filter(deleted__lt=timezone.now() - RESTORABLE_FOR, conversation__in=_without_hold())
     conversation_ids = expired.order_by("conversation").values_list("conversation", flat=True).distinct()
     return sum(
         _erase_messages(expired.filter(conversation=conversation_id))
@@ -74,7 +74,7 @@ def _erase_messages(rows: QuerySet[Message]) -> int:
     branch is too deep for that."""
     message_ids = list(rows.values_list("pk", flat=True))
     turns = list(Turn.objects.filter(answer__in=message_ids).values_list("pk", flat=True))
-    transaction.on_commit(partial(forget, turns))
+    transaction.on_commit(partial(delete_streams, turns))
     Message.with_deleted.filter(pk__in=message_ids).delete()
     return len(message_ids)
 
@@ -86,18 +86,22 @@ def erase_old() -> int:
     erased conversations.
     """
     groups_with_period = PeopleGroup.objects.exclude(conversation_days=None)
-    erased = sum(_erase_old_of(group.members.all(), group.conversation_days or 0) for group in groups_with_period)
+    erased = sum(
+        _erase_old_conversations(group.members.all(), group.conversation_days or 0) for group in groups_with_period
+    )
     others = User.objects.exclude(people_groups__in=groups_with_period)
-    return erased + _erase_old_of(others, workspace_at().conversation_days)
+    return erased + _erase_old_conversations(others, workspace_at().conversation_days)
 
 
-def _erase_old_of(people: QuerySet[User], days: int) -> int:
-    """Erase old conversations and readings of these people. With 0 `days` everything is kept."""
+def _erase_old_conversations(people: QuerySet[User], days: int) -> int:
+    """Erase old conversations and readings of these people. 0 `days` means that none are erased."""
     if not days:
         return 0
     cutoff = timezone.now() - timedelta(days=days)
     erased = 0
-    old = _free().filter(origin=Conversation.Origin.WORKSPACE, state=Conversation.State.IDLE, updated__lt=cutoff)
+    old = _without_hold().filter(
+        origin=Conversation.Origin.WORKSPACE, state=Conversation.State.IDLE, updated__lt=cutoff
+    )
     while rows := list(old.filter(owner__in=people).order_by("updated")[:BATCH_CONVERSATIONS]):
         for conversation in rows:
             erase(conversation, files=Q(created__lt=cutoff))
@@ -106,7 +110,7 @@ def _erase_old_of(people: QuerySet[User], days: int) -> int:
     return erased
 
 
-def hold(*, user: AbstractUser, conversation: Conversation, under_hold: bool) -> None:
+def set_hold(*, user: AbstractUser, conversation: Conversation, under_hold: bool) -> None:
     """Put a conversation under a legal hold, or end the hold. Raises the errors of `require_store`."""
     require_store(user, conversation)
     with transaction.atomic():
@@ -114,7 +118,7 @@ def hold(*, user: AbstractUser, conversation: Conversation, under_hold: bool) ->
         record(user=user, action="conversation.held" if under_hold else "conversation.released", row=conversation)
 
 
-def _free() -> QuerySet[Conversation]:
+def _without_hold() -> QuerySet[Conversation]:
     """Return the conversations without a legal hold."""
     return without_holds(Conversation.objects.select_related("owner"))
 
@@ -128,22 +132,22 @@ def erase(conversation: Conversation, *, files: Q | None = None) -> None:
     """
     if conversation.temporary:
         files = Q(created__gte=conversation.created)
-    for file in _used_here_alone(conversation).filter(files) if files is not None else ():
+    for file in _files_used_only_here(conversation).filter(files) if files is not None else ():
         delete_file(user=conversation.owner, file=file)
     turns = list(Turn.objects.filter(conversation=conversation).values_list("pk", flat=True))
-    transaction.on_commit(partial(forget, turns))
+    transaction.on_commit(partial(delete_streams, turns))
     record(user=None, action="conversation.erased", row=conversation)
     tagged = conversation.tags.exists()
-    tell_receivers_of(conversation)
+    notify_all_receivers(conversation)
     conversation.delete()
     if tagged:
         Tag.objects.filter(owner=conversation.owner_id, conversations=None).delete()
 
 
-def _used_here_alone(conversation: Conversation) -> QuerySet[File]:
+def _files_used_only_here(conversation: Conversation) -> QuerySet[File]:
     """Return the owner's files in this conversation that are in no other conversation and in no project.
 
-    A file that was uploaded again is among the owner's files for itself too. In a temporary conversation, no file is.
+    A file that was uploaded again counts as used outside, except in a temporary conversation.
     """
     other_uses = Attachment.objects.exclude(message__conversation=conversation).filter(file__isnull=False)
     rows = File.objects.filter(

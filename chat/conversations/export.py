@@ -1,4 +1,4 @@
-"""Conversations as files: Markdown of the branch on show, JSON of the whole tree, a zip of all content of a person."""
+"""Export conversations: Markdown of the displayed branch, JSON of the whole tree, a zip of all content of a user."""
 
 import io
 import json
@@ -25,7 +25,7 @@ from chat.models.parts import FoundDocument, MessagePart
 from chat.models.summary import marks_on
 from chat.models.tree import branch_rows, with_rows
 from chat.readings.models import Reading
-from chat.realtime.events import readable_parts
+from chat.realtime.events import translate_parts
 from chat.rendering.references import cited_numbers
 from chat.summaries.headings import SummarySection
 from core.audit.services import record
@@ -42,16 +42,17 @@ from projects.saved_prompts.models import SavedPrompt
 
 FORMAT = "glasshouse.conversation/1"
 WORKSPACE_FORMAT = "glasshouse.workspace/1"
-KINDS = {"md": "text/markdown; charset=utf-8", "json": "application/json"}
+MEDIA_TYPES = {"md": "text/markdown; charset=utf-8", "json": "application/json"}
 # Notes on incomplete answers, by finish reason.
-ENDED = dict.fromkeys(Turn.CUT_SHORT, "Not finished") | {
+ENDING_NOTES = dict.fromkeys(Turn.CUT_SHORT, "Not finished") | {
     "refusal": "The model declined to answer",
     "content_filter": "Ended by the provider's content filter",
-    Turn.UNKNOWN_END: "Ended by the provider for a reason of its own; it may not be whole",
+    Turn.UNKNOWN_END: "Ended by the provider for another reason; it may be incomplete",
 }
-# Members of a model call's report in the export, and those that older turns lack: the lists are long.
-REPORTED = ("cycle", "limit", "used", "left", "exact", "sections", "without_room", "versions")
-WHOLE = (
+# Members of a model call's report in the export. Older turns of a long conversation have only the brief ones, since the
+# lists in a full report are long.
+BRIEF_REPORT_MEMBERS = ("cycle", "limit", "used", "left", "exact", "sections", "without_room", "versions")
+FULL_REPORT_MEMBERS = (
     *("model", "window", "unloaded", "reserved_output", "reserved_reasoning", "effort", "buffer", "margin"),
     *("tools_tokens", "tools", "policy", "layout", "profile", "summary", "unread", "usage", "provider_count"),
     *("sources", "messages"),
@@ -85,13 +86,13 @@ What is not in it:
 - tokens, webhooks, passkeys and sessions
 - temporary conversations, and what was deleted
 """
-AT_ONCE = 20  # conversations, or files, that one query loads
-PIECE = 1_000_000  # bytes of a file that are in memory at once
+BATCH_ROWS = 20  # conversations, or files, that one query loads
+PIECE_BYTES = 1_000_000  # bytes of a file that are in memory at once
 _UNSAFE = re.compile(r"[^\w\- ]+")
 
 
 class ExportedFile(TypedDict):
-    """A file by its name; `id` and `sha256` (of its bytes) are None once it is deleted."""
+    """A file of a message. `sha256` is of its bytes. `id` and `sha256` are None if the file was deleted."""
 
     name: str
     id: str | None
@@ -123,7 +124,7 @@ class ExportedSummary(TypedDict):
 
 
 class ExportedMark(TypedDict):
-    """A mark on a turn, or on a `file` of its question `message`, from the message `since` on (`chat.models.Mark`)."""
+    """A mark on the turn of the question `message`, or on a `file` of it, since the message `since`."""
 
     message: str
     file: str | None
@@ -159,9 +160,9 @@ class ExportedMessage(TypedDict):
 
 def export(conversation: Conversation, kind: str) -> str:
     """Return a conversation as a file of this kind, md or json. Raises `NotFound` for another kind."""
-    if kind not in KINDS:
+    if kind not in MEDIA_TYPES:
         raise NotFound("kind of export")
-    return markdown(conversation) if kind == "md" else as_json(conversation)
+    return to_markdown(conversation) if kind == "md" else to_json(conversation)
 
 
 @transaction.atomic
@@ -178,8 +179,8 @@ def file_name(conversation: Conversation, kind: str) -> str:
     return f"{words} {str(conversation.pk)[-12:]}.{kind}"
 
 
-def markdown(conversation: Conversation) -> str:
-    """Return the branch on show as Markdown: authors, names of files, texts as written, sources and marks."""
+def to_markdown(conversation: Conversation) -> str:
+    """Return the displayed branch as Markdown: authors, names of files, texts, sources and marks."""
     marks = marks_on(conversation.pk, conversation.leaf_id).by_message
     files = _file_documents(conversation)
     lines = [f"# {conversation.title or 'Conversation'}", ""]
@@ -193,24 +194,24 @@ def markdown(conversation: Conversation) -> str:
         author = "You" if message.role == Message.Role.USER else (message.model.name if message.model else "Answer")
         lines += [f"## {author} · {message.created:%Y-%m-%d %H:%M} UTC", ""]
         lines += [f"*File: {attachment.name}*\n" for attachment in message.attachments.all()]
-        lines += [f"*(Called {part['name']} with {part['arguments']})*\n" for part in _calls(message)]
+        lines += [f"*(Called {part['name']} with {part['arguments']})*\n" for part in _tool_calls(message)]
         text = message.text if message.role == Message.Role.USER else without_reasoning(message.text)
         lines += [text, "", *_source_list(message, text, files)]
-        lines += [f"*({sentence.english})*\n" for sentence in _shortened(message.parts)]
+        lines += [f"*({sentence.english})*\n" for sentence in _shortening_notes(message.parts)]
         if message.edited:
             lines += ["*(Edited by a person)*", ""]
         if mark := marks.get(message.pk):
             lines += [f"*({Mark.Kind(mark).label})*", ""]
         if message.status not in (Message.Status.DONE, Message.Status.PENDING):
             lines += [f"*({message.get_status_display()})*", ""]
-        elif message.finish_reason in ENDED:
-            lines += [f"*({ENDED[message.finish_reason]})*", ""]
-        if notice := _notice(message):
+        elif message.finish_reason in ENDING_NOTES:
+            lines += [f"*({ENDING_NOTES[message.finish_reason]})*", ""]
+        if notice := _context_notice(message):
             lines += [f"*({notice})*", ""]
     return "\n".join(lines)
 
 
-def _calls(message: Message) -> Iterator[MessagePart]:
+def _tool_calls(message: Message) -> Iterator[MessagePart]:
     return (part for part in message.parts if part["type"] == "tool_call")
 
 
@@ -248,7 +249,7 @@ def _source_list(message: Message, text: str, files: Sequence[FoundDocument]) ->
     return ["Sources:", *(f"- [{number}] {'; '.join(places[number])}" for number in cited), ""] if cited else []
 
 
-def _shortened(parts: Sequence[MessagePart]) -> Iterator[Sentence]:
+def _shortening_notes(parts: Sequence[MessagePart]) -> Iterator[Sentence]:
     """Yield a sentence for each result of a tool that was shortened for the model."""
     names = {part["id"]: part["name"] for part in parts if part["type"] == "tool_call"}
     for part in parts:
@@ -263,11 +264,11 @@ def _shortened(parts: Sequence[MessagePart]) -> Iterator[Sentence]:
             )
 
 
-def as_json(conversation: Conversation) -> str:
+def to_json(conversation: Conversation) -> str:
     """Return the whole tree as JSON. `leaf` is the end of the branch on show, `parent` the message above."""
     marks = marks_on(conversation.pk, conversation.leaf_id).by_message
     rows = with_rows(Message.objects.filter(conversation=conversation)).order_by("depth", "id")
-    whole = _with_whole_reports(conversation)
+    whole = _turns_with_full_reports(conversation)
     body = {
         "format": FORMAT,
         "id": str(conversation.pk),
@@ -287,14 +288,14 @@ def as_json(conversation: Conversation) -> str:
         "project_id": str(conversation.project_id) if conversation.project_id else None,
         "leaf": str(conversation.leaf_id) if conversation.leaf_id else None,
         "documents": conversation.documents,
-        "summaries": [_summary(summary) for summary in conversation.summaries.order_by("pk")],
-        "marks": [_mark(mark) for mark in conversation.marks.order_by("pk")],
-        "messages": [_message(message, marks.get(message.pk), whole) for message in rows.iterator(500)],
+        "summaries": [_export_summary(summary) for summary in conversation.summaries.order_by("pk")],
+        "marks": [_export_mark(mark) for mark in conversation.marks.order_by("pk")],
+        "messages": [_export_message(message, marks.get(message.pk), whole) for message in rows.iterator(500)],
     }
     return json.dumps(body, ensure_ascii=False, indent=1)
 
 
-def _summary(summary: Summary) -> ExportedSummary:
+def _export_summary(summary: Summary) -> ExportedSummary:
     return {
         "id": str(summary.pk),
         "leaf": str(summary.leaf_id) if summary.leaf_id else None,
@@ -318,7 +319,7 @@ def _summary(summary: Summary) -> ExportedSummary:
     }
 
 
-def _mark(mark: Mark) -> ExportedMark:
+def _export_mark(mark: Mark) -> ExportedMark:
     return {
         "message": str(mark.message_id),
         "file": str(mark.file_id) if mark.file_id else None,
@@ -327,7 +328,7 @@ def _mark(mark: Mark) -> ExportedMark:
     }
 
 
-def _with_whole_reports(conversation: Conversation) -> set[UUID]:
+def _turns_with_full_reports(conversation: Conversation) -> set[UUID]:
     """Return the newest turns whose reports have at most `MOST_WHOLE` characters together.
 
     A report lists each message of its prompt. So all reports of a long conversation together would list thousands of
@@ -345,9 +346,9 @@ def _with_whole_reports(conversation: Conversation) -> set[UUID]:
     return newest
 
 
-def _report(turn: Turn, *, whole: bool) -> list[JsonObject]:
+def _export_reports(turn: Turn, *, whole: bool) -> list[JsonObject]:
     """Return the report of each model call of a turn: its numbers, and if `whole` also its lists."""
-    names = (*REPORTED, *WHOLE) if whole else REPORTED
+    names = (*BRIEF_REPORT_MEMBERS, *FULL_REPORT_MEMBERS) if whole else BRIEF_REPORT_MEMBERS
     return [
         {name: call[name] for name in names if name in call}
         | {name: Sentence.load(call.get(name, "")).english for name in ("refused", "notice")}
@@ -356,7 +357,7 @@ def _report(turn: Turn, *, whole: bool) -> list[JsonObject]:
     ]
 
 
-def _message(message: Message, mark: str | None, whole: Collection[UUID]) -> ExportedMessage:
+def _export_message(message: Message, mark: str | None, whole: Collection[UUID]) -> ExportedMessage:
     turn: Turn | None = getattr(message, "turn", None)
     return {
         "id": str(message.pk),
@@ -374,16 +375,16 @@ def _message(message: Message, mark: str | None, whole: Collection[UUID]) -> Exp
         "feedback_comment": message.feedback_comment,
         "usage": turn.usage if turn else None,
         "cost": f"{turn.cost:f}" if turn and turn.cost is not None else None,
-        "report": _report(turn, whole=turn.pk in whole) if turn else [],
+        "report": _export_reports(turn, whole=turn.pk in whole) if turn else [],
         "files": [attachment.name for attachment in message.attachments.all()],
-        "attachments": [_attached(attachment) for attachment in message.attachments.all()],
+        "attachments": [_export_attachment(attachment) for attachment in message.attachments.all()],
         "parts": message.parts if message.role == Message.Role.USER else list(_answer_parts(message.parts)),
         "mark": mark,
-        "context_notice": _notice(message),
+        "context_notice": _context_notice(message),
     }
 
 
-def _attached(attachment: Attachment) -> ExportedFile:
+def _export_attachment(attachment: Attachment) -> ExportedFile:
     """Return a file by its name, with its id and the SHA-256 of its bytes while it exists."""
     file = attachment.file
     return {
@@ -395,7 +396,7 @@ def _attached(attachment: Attachment) -> ExportedFile:
 
 def _answer_parts(parts: Sequence[MessagePart]) -> Iterator[MessagePart]:
     """Yield the parts of an answer. Reasoning at the start of a stored text becomes a separate part."""
-    for part in readable_parts(parts, attrgetter("english")):
+    for part in translate_parts(parts, attrgetter("english")):
         reasoning, answer = split_reasoning(part["text"]) if part["type"] == "text" else ("", "")
         if not reasoning:
             yield part
@@ -405,28 +406,28 @@ def _answer_parts(parts: Sequence[MessagePart]) -> Iterator[MessagePart]:
             yield {**part, "text": answer}
 
 
-def _notice(message: Message) -> str:
+def _context_notice(message: Message) -> str:
     """Return the notice on the answer's context, empty if the model read everything."""
     return message.turn.context_notice.english if hasattr(message, "turn") else ""
 
 
-async def everything(user: User) -> AsyncIterator[bytes]:
+async def zip_everything(user: User) -> AsyncIterator[bytes]:
     """Yield a zip of all content of a person. It is written while it is sent, and never stored.
 
     `CONTENTS` describes it. `missing.txt` names the files whose bytes are lost. `chat.conversations.importing` reads
     it.
     """
-    async for piece in _sent(_zip(user)):
+    async for piece in _iterate_async(_zip(user)):
         yield piece
 
 
-async def several(user: User, ids: Sequence[UUID]) -> AsyncIterator[bytes]:
+async def zip_conversations(user: User, ids: Sequence[UUID]) -> AsyncIterator[bytes]:
     """Yield a zip of these of the user's conversations, written while it is sent."""
-    async for piece in _sent(_zip(user, ids)):
+    async for piece in _iterate_async(_zip(user, ids)):
         yield piece
 
 
-async def _sent(pieces: Iterator[bytes]) -> AsyncIterator[bytes]:
+async def _iterate_async(pieces: Iterator[bytes]) -> AsyncIterator[bytes]:
     while piece := await sync_to_async(_next_piece)(pieces):
         yield piece
 
@@ -446,11 +447,11 @@ def _zip(user: User, ids: Sequence[UUID] | None = None) -> Iterator[bytes]:
         rows = rows.filter(pk__in=ids)
     with zipfile.ZipFile(sink, "w", zipfile.ZIP_DEFLATED) as archive:
         last = None
-        while batch := list(rows.filter(pk__gt=last)[:AT_ONCE] if last else rows[:AT_ONCE]):
+        while batch := list(rows.filter(pk__gt=last)[:BATCH_ROWS] if last else rows[:BATCH_ROWS]):
             for conversation in batch:
-                for kind in KINDS:
+                for kind in MEDIA_TYPES:
                     archive.writestr(f"{kind}/{file_name(conversation, kind)}", export(conversation, kind))
-                yield sink.taken()
+                yield sink.take()
             last = batch[-1].pk
         if ids is None:
             when = f"{timezone.now():%Y-%m-%d %H:%M} UTC"
@@ -458,20 +459,20 @@ def _zip(user: User, ids: Sequence[UUID] | None = None) -> Iterator[bytes]:
             with archive.open("usage.csv", "w") as table:
                 for page in csv_pages(ModelCall.objects.visible_to(user)):
                     table.write(page.encode())
-                    yield sink.taken()
+                    yield sink.take()
             counts: dict[str, int] = {}
-            for name, listed in _lists(user).items():
+            for name, listed in _json_lists(user).items():
                 entries = list(listed)
                 counts[name] = len(entries)
                 archive.writestr(name, json.dumps(entries, cls=DjangoJSONEncoder, ensure_ascii=False, indent=1))
-                yield sink.taken()
+                yield sink.take()
             manifest = {"format": WORKSPACE_FORMAT, "user": user.get_username(), "made": when, "entries": counts}
             archive.writestr("manifest.json", json.dumps(manifest, ensure_ascii=False, indent=1))
-            yield from _originals(user, archive, sink)
-    yield sink.taken()
+            yield from _zip_originals(user, archive, sink)
+    yield sink.take()
 
 
-def _lists(user: User) -> dict[str, Iterable[Any]]:
+def _json_lists(user: User) -> dict[str, Iterable[Any]]:
     """Return the lists for the JSON files of the zip, by file name."""
     persona = (
         *("id", "name", "description", "instructions", "replaces_system_prompt", "starter_messages", "tools", "effort"),
@@ -505,7 +506,7 @@ def _lists(user: User) -> dict[str, Iterable[Any]]:
         .values("name", "text", "project", "project__name"),
         "settings.json": [{name: getattr(user, name) for name in setting}],
         "files.json": [
-            {"id": row.pk, "name": row.name, "sha256": row.sha256, "created": row.created, "path": _place_of(row)}
+            {"id": row.pk, "name": row.name, "sha256": row.sha256, "created": row.created, "path": _zip_path(row)}
             for row in File.objects.filter(owner=user).only("name", "sha256", "created").order_by("pk")
         ],
         "readings.json": [
@@ -521,27 +522,27 @@ def _check(check: JsonObject | None) -> JsonObject | None:
     return {**check, "note": Sentence.load(check["note"]).english} if check else check
 
 
-def _originals(user: User, archive: zipfile.ZipFile, sink: "_Sink") -> Iterator[bytes]:
+def _zip_originals(user: User, archive: zipfile.ZipFile, sink: "_Sink") -> Iterator[bytes]:
     rows = File.objects.filter(owner=user).order_by("pk")
     last: UUID | None = None
     missing: list[str] = []
-    while batch := list(rows.filter(pk__gt=last)[:AT_ONCE] if last else rows[:AT_ONCE]):
+    while batch := list(rows.filter(pk__gt=last)[:BATCH_ROWS] if last else rows[:BATCH_ROWS]):
         for file in batch:
             try:
                 content = open_blob(file=file)
             except ProductError:
                 missing.append(file.name)
                 continue
-            with content, archive.open(_place_of(file), "w", force_zip64=True) as copy:
-                while piece := content.read(PIECE):
+            with content, archive.open(_zip_path(file), "w", force_zip64=True) as copy:
+                while piece := content.read(PIECE_BYTES):
                     copy.write(piece)
-                    yield sink.taken()
+                    yield sink.take()
         last = batch[-1].pk
     if missing:
         archive.writestr("missing.txt", "".join(f"{name}\n" for name in missing))
 
 
-def _place_of(file: File) -> str:
+def _zip_path(file: File) -> str:
     """Return the path of the file in the zip. It is unique, as the id is part of it."""
     stem, _dot, suffix = file.name.rpartition(".")
     safe = " ".join(_UNSAFE.sub(" ", stem or suffix).split())[:60].strip() or "file"
@@ -550,7 +551,7 @@ def _place_of(file: File) -> str:
 
 
 class _Sink(io.RawIOBase):
-    """Holds the bytes that the zip writes until they are taken. It cannot seek, so `ZipFile` never goes back."""
+    """Buffer for the bytes that a `ZipFile` writes. It cannot seek, so `ZipFile` never changes earlier bytes."""
 
     def __init__(self) -> None:
         self._written = bytearray()
@@ -562,7 +563,7 @@ class _Sink(io.RawIOBase):
         self._written += data
         return len(data)
 
-    def taken(self) -> bytes:
+    def take(self) -> bytes:
         piece = bytes(self._written)
         self._written = bytearray()
         return piece

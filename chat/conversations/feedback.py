@@ -1,7 +1,7 @@
-"""Feedback on answers: whether one was good, why, and what an administrator reads of it.
+"""Store feedback on answers, and describe judged answers for administrators.
 
-Administrators never read messages in the admin. Of a judged answer they read the reasons and the comment, which are
-meant for them, and the numbers and states of what the model saw, without titles and texts.
+Administrators never read messages in the admin. They read the reasons and the comment of the feedback, which are meant
+for them, and numbers and states of the prompt, without titles and texts.
 """
 
 from collections import Counter
@@ -26,16 +26,16 @@ from core.sentences import Sentence
 from core.text import unix_lines
 
 MAX_COMMENT = 1_000  # characters
-# To add a reason: 1. Add it here. 2. Add its words to `REASONS`.
-REASONS_OF: dict[str, tuple[str, ...]] = {
+# To add a reason: 1. Add it here. 2. Add its label to `REASON_LABELS`.
+REASONS_BY_FEEDBACK: dict[str, tuple[str, ...]] = {
     Message.Feedback.GOOD: ("correct", "complete", "clear", "well_sourced"),
     Message.Feedback.BAD: ("incorrect", "incomplete", "off_task", "badly_sourced", "unseen", "too_long", "refused"),
 }
-REASONS: dict[str, Promise] = {
+REASON_LABELS: dict[str, Promise] = {
     "correct": gettext_lazy("It is correct"),
     "complete": gettext_lazy("It is complete"),
     "clear": gettext_lazy("It is clear"),
-    "well_sourced": gettext_lazy("Its sources carry it"),
+    "well_sourced": gettext_lazy("Its sources support it"),
     "incorrect": gettext_lazy("It is not correct"),
     "incomplete": gettext_lazy("Something is missing"),
     "off_task": gettext_lazy("It does not do what I asked"),
@@ -61,7 +61,7 @@ def give_feedback(
     if message.edited:
         raise ProductError("edited_answer", "You have edited this answer. Judge the version that the model wrote.")
     if feedback not in Message.Feedback.values:
-        raise ProductError("bad_feedback", "Say “good”, “bad”, or nothing to take it back.")
+        raise ProductError("bad_feedback", "Feedback is “good”, “bad”, or empty to remove it.")
     if feedback != message.feedback:
         message.feedback_reasons, message.feedback_comment = [], ""
     if reasons is not None:
@@ -76,11 +76,11 @@ def give_feedback(
 
 def _check_reasons(feedback: str, reasons: Sequence[str]) -> list[str]:
     """Return the reasons once each, in the order of the form."""
-    possible = REASONS_OF.get(feedback, ())
+    possible = REASONS_BY_FEEDBACK.get(feedback, ())
     unknown = next((reason for reason in reasons if reason not in possible), None)
     if unknown is not None:
         sentence = Sentence(
-            "“{reason}” is no reason for this feedback. Choose among: {possible}.",
+            "“{reason}” is not a reason for this feedback. The reasons are: {possible}.",
             reason=unknown[:50],
             possible=", ".join(possible) or "–",
         )
@@ -107,12 +107,15 @@ class ReasonChoice(NamedTuple):
 def reason_choices(message: Message) -> list[ReasonChoice]:
     """Return the reasons for the feedback that the message has."""
     chosen = message.feedback_reasons
-    return [ReasonChoice(each, str(REASONS[each]), each in chosen) for each in REASONS_OF.get(message.feedback, ())]
+    return [
+        ReasonChoice(each, str(REASON_LABELS[each]), each in chosen)
+        for each in REASONS_BY_FEEDBACK.get(message.feedback, ())
+    ]
 
 
-def reasons_in_words(message: Message) -> str:
+def describe_reasons(message: Message) -> str:
     """Return the reasons of a judged answer, in words. A reason of an earlier version is shown as it is stored."""
-    return ", ".join(str(REASONS.get(each, each)) for each in message.feedback_reasons)
+    return ", ".join(str(REASON_LABELS.get(each, each)) for each in message.feedback_reasons)
 
 
 class SeenPart(NamedTuple):
@@ -136,7 +139,7 @@ class SeenReport(NamedTuple):
     notes: list[str]
 
 
-def seen_by_model(turn: Turn) -> SeenReport | None:
+def describe_seen_prompt(turn: Turn) -> SeenReport | None:
     """Return the report of the turn's last model call for administrators; None if it has made none."""
     report = reports.of_turn(turn)
     if report is None:

@@ -29,8 +29,8 @@ from files.services import reserve_storage
 
 MOST_MESSAGES = 2_000
 MAX_TITLE = 200
-AT_ONCE = 20  # messages in memory; each may have a long text and a long report
-STEP = timedelta(milliseconds=1)  # the exactness of times in ids
+BATCH_MESSAGES = 20  # messages in memory; each may have a long text and a long report
+ID_TIME_STEP = timedelta(milliseconds=1)  # the precision of times in ids
 _UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _NUMBER = re.compile(r" \((\d{1,4})\)$")
 
@@ -71,8 +71,8 @@ def fork_conversation(*, user: User, message: Message) -> Conversation:
     )
     ids = _new_ids(branch)
     results = _copy_results(user, branch)
-    for start in range(0, len(branch), AT_ONCE):
-        _copy_messages(target, branch[start : start + AT_ONCE], ids, results)
+    for start in range(0, len(branch), BATCH_MESSAGES):
+        _copy_messages(target, branch[start : start + BATCH_MESSAGES], ids, results)
     _copy_stored_results(target, ids, results)
     marks = marks_on(source.pk, source.leaf_id if _is_on_show(source, message) else message.pk)
     _copy_summary(source, message, marks, target, ids)
@@ -93,8 +93,8 @@ def next_title(title: str) -> str:
     return stem[: MAX_TITLE - len(ending)] + ending
 
 
-def translated(value: Any, ids: Ids) -> Any:
-    """Return a JSON value in which each id of an original is that of its copy."""
+def translate_ids(value: Any, ids: Ids) -> Any:
+    """Return a JSON value in which the ids of originals are replaced by the ids of their copies."""
 
     def replaced(match: re.Match[str]) -> str:
         return str(ids.get(UUID(match[0]), match[0]))
@@ -108,7 +108,7 @@ def _new_ids(branch: Sequence[UUID]) -> dict[UUID, UUID]:
     ids: dict[UUID, UUID] = {}
     latest: datetime | None = None
     for pk in branch:
-        at = created[pk] if latest is None else max(created[pk], latest + STEP)
+        at = created[pk] if latest is None else max(created[pk], latest + ID_TIME_STEP)
         ids[pk] = _id_at(at)
         latest = at
     return ids
@@ -140,7 +140,7 @@ def _copy_messages(target: Conversation, originals: Sequence[UUID], ids: Ids, re
     attachments: list[Attachment] = []
     times: list[datetime] = []
     for row in rows:
-        parts = translated(row.parts, results) if results else row.parts
+        parts = translate_ids(row.parts, results) if results else row.parts
         copies.append(
             Message(
                 id=ids[row.pk],
@@ -171,7 +171,7 @@ def _copy_messages(target: Conversation, originals: Sequence[UUID], ids: Ids, re
 
 
 def _copy_turns(target: Conversation, originals: Sequence[UUID], ids: Ids) -> None:
-    """Copy the numbers and the reports of the answers. What the calls took stays in the ledger of the original."""
+    """Copy the numbers and the reports of the answers. Their model calls stay with the original in the ledger."""
     copies: list[Turn] = []
     times: list[datetime] = []
     for row in Turn.objects.filter(answer__in=originals, user_message__in=ids):
@@ -189,7 +189,7 @@ def _copy_turns(target: Conversation, originals: Sequence[UUID], ids: Ids) -> No
                 finish_reason=row.finish_reason,
                 finish_detail=row.finish_detail,
                 usage=row.usage,
-                report=translated(row.report, ids),
+                report=translate_ids(row.report, ids),
                 cost=row.cost,
                 context_limit=row.context_limit,
                 context_used=row.context_used,
@@ -227,8 +227,8 @@ def _copy_summary(source: Conversation, message: Message, marks: Marks, target: 
         span_start=row.span_start,
         span_end=row.span_end,
         sections=row.sections,
-        shortened=translated(row.shortened, ids),
-        left_aside=translated(row.left_aside, ids),
+        shortened=translate_ids(row.shortened, ids),
+        left_aside=translate_ids(row.left_aside, ids),
         tokens_in=row.tokens_in,
         tokens_out=row.tokens_out,
         as_of=row.as_of,

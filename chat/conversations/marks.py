@@ -10,7 +10,7 @@ from chat.models import Attachment, Conversation, Mark, Message
 from chat.models.conversation_state import lock, require_owner
 from chat.models.summary import Marks, marks_on, set_marks
 from chat.models.tree import ids_down_to, ids_side_by_side
-from chat.realtime.event_stream import tell_marks
+from chat.realtime.event_stream import notify_marks
 from core.errors import NotFound, ProductError
 
 MARKS = (Mark.Kind.PINNED, Mark.Kind.EXCLUDED)
@@ -22,11 +22,11 @@ def mark_turn(*, user: User, message: Message, mark: str | None) -> Message:
     A mark that is set while an answer is being written takes effect with the next answer. Raises `bad_mark`,
     `no_question` and `other_branch` (409).
     """
-    _check(user, message, mark)
+    _check_mark(user, message, mark)
     with transaction.atomic():
         conversation = lock(message.conversation)
-        question = _question(message)
-        _set(conversation, question, {None: mark})
+        question = _question_of_turn(message)
+        _set_marks(conversation, question, {None: mark})
     return message
 
 
@@ -37,29 +37,29 @@ def mark_file(*, user: User, message: Message, file: UUID, mark: str | None) -> 
     has none, the mark of its turn. Raises `NotFound` for a file that is not attached to the message or its question,
     and the errors of `mark_turn`.
     """
-    _check(user, message, mark)
-    question = _question(message)
+    _check_mark(user, message, mark)
+    question = _question_of_turn(message)
     if not Attachment.objects.filter(message__in=(question, message), file=file).exists():
         raise NotFound("file of this message")
     with transaction.atomic():
         conversation = lock(message.conversation)
-        left_out = file in _holding(conversation).files.get(question.pk, ())
+        left_out = file in _current_marks(conversation).files.get(question.pk, ())
         if mark == Mark.Kind.EXCLUDED or (mark is None and left_out):
-            _set(conversation, question, {file: mark})
+            _set_marks(conversation, question, {file: mark})
         elif mark is None:
-            _set(conversation, question, {None: None})
+            _set_marks(conversation, question, {None: None})
         else:
-            _set(conversation, question, {file: None, None: mark})
+            _set_marks(conversation, question, {file: None, None: mark})
     return question
 
 
-def _check(user: User, message: Message, mark: str | None) -> None:
+def _check_mark(user: User, message: Message, mark: str | None) -> None:
     require_owner(user, message.conversation)
     if mark is not None and mark not in MARKS:
-        raise ProductError("bad_mark", "“mark” is “pinned”, “excluded” or null, which takes it back.")
+        raise ProductError("bad_mark", "“mark” is “pinned”, “excluded”, or null to remove the mark.")
 
 
-def _question(message: Message) -> Message:
+def _question_of_turn(message: Message) -> Message:
     """Return the question of the message's turn. Raises `no_question`."""
     row: Message | None = message
     while row is not None and row.role != Message.Role.USER:
@@ -69,7 +69,7 @@ def _question(message: Message) -> Message:
     return row
 
 
-def _set(conversation: Conversation, question: Message, marks: Mapping[UUID | None, str | None]) -> None:
+def _set_marks(conversation: Conversation, question: Message, marks: Mapping[UUID | None, str | None]) -> None:
     """Set marks. The keys are ids of the question's files; None stands for its turn. Raises `other_branch` (409).
 
     The marks take effect after the end of the displayed branch. Answers side by side all count as its end, until one of
@@ -79,7 +79,7 @@ def _set(conversation: Conversation, question: Message, marks: Mapping[UUID | No
     if leaf is None or ids_down_to(leaf, question.depth)[-1] != question.pk:
         raise ProductError(
             "other_branch",
-            "This message is on another branch than the one on show. Choose its branch first, then mark it.",
+            "This message is not on the displayed branch. Choose its branch first, then mark it.",
             status=409,
         )
     end = Message.objects.get(pk=leaf)
@@ -95,8 +95,8 @@ def _set(conversation: Conversation, question: Message, marks: Mapping[UUID | No
         for since in ends
         for file, mark in marks.items()
     )
-    tell_marks(conversation.pk, question.pk)
+    notify_marks(conversation.pk, question.pk)
 
 
-def _holding(conversation: Conversation) -> Marks:
+def _current_marks(conversation: Conversation) -> Marks:
     return marks_on(conversation.pk, conversation.leaf_id)

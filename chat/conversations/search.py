@@ -30,17 +30,17 @@ from personas.models import Persona
 from projects.models import Project
 
 CHARACTERS_READ = READ  # characters of each message that are searched, from its beginning
-PAGE = 20
-TITLES = 5  # matching titles above the messages
-SOME_TITLES = 100  # titles added each time the user asks for more
+PAGE_MESSAGES = 20
+FIRST_TITLES = 5  # matching titles above the messages
+MORE_TITLES = 100  # titles added each time the user asks for more
 MOST_TITLES = 2_000  # titles on one page
 MATCHES_PER_KIND = 5  # matches per kind: projects, personas and files
-MANY = 1_000  # messages; more are not counted
+MAX_COUNTED = 1_000  # messages; more are not counted
 EXCERPT_CHARACTERS = 260  # characters of an excerpt
 EXCERPT_LEAD = 80  # most characters of an excerpt before the first match
 
 
-def excerpt(text: str, phrases: Sequence[Sequence[Term]]) -> list[tuple[str, bool]]:
+def cut_excerpt(text: str, phrases: Sequence[Sequence[Term]]) -> list[tuple[str, bool]]:
     """Return the text around the first match, or the beginning if nothing matches.
 
     The text is split into pieces, each with a flag: whether it matched.
@@ -89,7 +89,7 @@ class MessageHit:
 class SearchPage:
     """A page of a search. The next page begins after the message `after`, which is None on the last page.
 
-    `titled` is the number of titles that match. `titles` are the newest of them.
+    `titled` is the number of titles that match. `match_titles` are the newest of them.
     """
 
     titles: list[tuple[Conversation, list[tuple[str, bool]]]]
@@ -107,7 +107,13 @@ class NameMatches:
 
 
 def search(
-    *, user: User, query: str, after: UUID | None = None, limit: int = PAGE, most_titles: int = TITLES, tag: str = ""
+    *,
+    user: User,
+    query: str,
+    after: UUID | None = None,
+    limit: int = PAGE_MESSAGES,
+    most_titles: int = FIRST_TITLES,
+    tag: str = "",
 ) -> SearchPage:
     """Search for messages and titles with all words of the query. A query without a word matches nothing.
 
@@ -116,33 +122,33 @@ def search(
     phrases = parse_query(query)
     if not phrases:
         return SearchPage([], [], None)
-    rows = _messages(user, phrases, tag).select_related("conversation").defer("tokens").order_by(_NEWEST)
+    rows = _message_matches(user, phrases, tag).select_related("conversation").defer("tokens").order_by(_NEWEST)
     if after is not None:
         rows = rows.filter(pk__lt=after)
     rows_on_page = list(rows[: limit + 1])
-    hits = [MessageHit(message, excerpt(without_marks(message.text), phrases)) for message in rows_on_page[:limit]]
+    hits = [MessageHit(message, cut_excerpt(without_marks(message.text), phrases)) for message in rows_on_page[:limit]]
     most = most_titles if after is None else 0
-    shown, titled = titles(user=user, query=query, most=most, tag=tag) if most else ([], 0)
+    shown, titled = match_titles(user=user, query=query, most=most, tag=tag) if most else ([], 0)
     return SearchPage(shown, hits, hits[-1].message.pk if len(rows_on_page) > limit else None, titled)
 
 
-def titles(
+def match_titles(
     *, user: User, query: str, most: int, tag: str = ""
 ) -> tuple[list[tuple[Conversation, list[tuple[str, bool]]]], int]:
     """Return the newest conversations whose titles match, with the pieces of the titles, and the number of matches."""
     phrases = parse_query(query)
-    rows = _titled(user, phrases, tag).order_by("-updated", "-id") if phrases else Conversation.objects.none()
-    matches = [(conversation, excerpt(conversation.title, phrases)) for conversation in rows[:most]]
+    rows = _title_matches(user, phrases, tag).order_by("-updated", "-id") if phrases else Conversation.objects.none()
+    matches = [(conversation, cut_excerpt(conversation.title, phrases)) for conversation in rows[:most]]
     return matches, len(matches) if len(matches) < most else rows.count()
 
 
-def spoken(*, user: User, query: str) -> int:
-    """Return the number of messages that match. The count stops at `MANY` + 1."""
+def count_messages(*, user: User, query: str) -> int:
+    """Return the number of messages that match. The count stops at `MAX_COUNTED` + 1."""
     phrases = parse_query(query)
-    return _messages(user, phrases)[: MANY + 1].count() if phrases else 0
+    return _message_matches(user, phrases)[: MAX_COUNTED + 1].count() if phrases else 0
 
 
-def named(*, user: User, query: str, limit: int = MATCHES_PER_KIND) -> dict[str, NameMatches]:
+def match_names(*, user: User, query: str, limit: int = MATCHES_PER_KIND) -> dict[str, NameMatches]:
     """Return the projects, personas and files whose names contain all words as typed. Without words nothing matches."""
     words = query.replace("\0", " ").split()
     rows = {
@@ -150,10 +156,10 @@ def named(*, user: User, query: str, limit: int = MATCHES_PER_KIND) -> dict[str,
         "personas": Persona.objects.visible_to(user).order_by("name", "id"),
         "files": File.objects.visible_to(user).order_by("-created", "-id"),
     }
-    return {kind: _named(query_set, words, limit) for kind, query_set in rows.items()}
+    return {kind: _match_names(query_set, words, limit) for kind, query_set in rows.items()}
 
 
-def _named(rows: QuerySet[Any], words: Sequence[str], limit: int) -> NameMatches:
+def _match_names(rows: QuerySet[Any], words: Sequence[str], limit: int) -> NameMatches:
     if not words:
         return NameMatches([], 0)
     for word in words:
@@ -162,25 +168,27 @@ def _named(rows: QuerySet[Any], words: Sequence[str], limit: int) -> NameMatches
     return NameMatches(matches, len(matches) if len(matches) < limit else rows.count())
 
 
-def matching(rows: QuerySet[Conversation], user: User, query: str) -> QuerySet[Conversation]:
+def filter_conversations(rows: QuerySet[Conversation], user: User, query: str) -> QuerySet[Conversation]:
     """Return the conversations with all words of the query in the title or in one message.
 
     Raises `no_words` for a query without a letter or digit.
     """
     phrases = parse_query(query)
     if not phrases:
-        raise ProductError("no_words", "Search for a word: the query has no letter and no digit.")
-    matching_messages = _messages(user, phrases).values("conversation")
-    return rows.filter(Q(pk__in=_titled(user, phrases).values("pk")) | Q(pk__in=matching_messages))
+        raise ProductError("no_words", "Enter a word: the query has no letter and no digit.")
+    matching_messages = _message_matches(user, phrases).values("conversation")
+    return rows.filter(Q(pk__in=_title_matches(user, phrases).values("pk")) | Q(pk__in=matching_messages))
 
 
-def _messages(user: User, phrases: Sequence[Sequence[Term]], tag: str = "") -> QuerySet[Message]:
-    rows = Message.objects.filter(pk__in=messages_with(user.pk, phrases), conversation__in=_listed(user, tag))
+def _message_matches(user: User, phrases: Sequence[Sequence[Term]], tag: str = "") -> QuerySet[Message]:
+    rows = Message.objects.filter(
+        pk__in=messages_with(user.pk, phrases), conversation__in=_listed_conversations(user, tag)
+    )
     return _with_phrases(rows, MessageWords(F("parts")), phrases)
 
 
-def _titled(user: User, phrases: Sequence[Sequence[Term]], tag: str = "") -> QuerySet[Conversation]:
-    rows = _listed(user, tag).filter(pk__in=titles_with(user.pk, phrases))
+def _title_matches(user: User, phrases: Sequence[Sequence[Term]], tag: str = "") -> QuerySet[Conversation]:
+    rows = _listed_conversations(user, tag).filter(pk__in=titles_with(user.pk, phrases))
     return _with_phrases(rows, TitleWords(F("title")), phrases)
 
 
@@ -191,6 +199,6 @@ def _with_phrases(rows: QuerySet[Any], words: Func, phrases: Sequence[Sequence[T
     return rows
 
 
-def _listed(user: User, tag: str) -> QuerySet[Conversation]:
+def _listed_conversations(user: User, tag: str) -> QuerySet[Conversation]:
     rows = Conversation.objects.listed_for(user)
     return rows.filter(tags__in=Tag.objects.visible_to(user).filter(name__iexact=tag)) if tag else rows

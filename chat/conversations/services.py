@@ -17,7 +17,7 @@ from accounts.access.rights import models_of
 from accounts.models import User
 from accounts.realtime import News, notify
 from chat.conversations.erasing import erase, require_lasting
-from chat.conversations.receivers import tell_receivers_of
+from chat.conversations.receivers import notify_all_receivers
 from chat.models import Conversation, Message, Tag, Turn
 from chat.models.conversation_state import list_changed, require_owner
 from chat.turns.services import stop_turn
@@ -32,8 +32,8 @@ from projects.models import Project
 Row = TypeVar("Row", bound=models.Model)
 MAX_TITLE = 200
 # Fields that matter only in lists of conversations.
-LISTING = ("title", "project", "archived", "pinned", "tags")
-CHANGED_AS_SENT = ("title", "persona", "project", "effort", "archived", "tasks_in_prompts")
+LIST_FIELDS = ("title", "project", "archived", "pinned", "tags")
+PLAIN_FIELDS = ("title", "persona", "project", "effort", "archived", "tasks_in_prompts")
 MOST_PINNED = 30  # conversations per person
 MOST_CHOSEN = 500  # conversations that are changed at once
 
@@ -72,28 +72,28 @@ def create_conversation(
 
 
 def update_conversation(*, user: User, conversation: Conversation, fields: Mapping[str, Any]) -> Conversation:
-    """Change fields of `CHANGED_AS_SENT`, `pinned` (yes or no) or `tags` (their names, all of them).
+    """Change fields of `PLAIN_FIELDS`, `pinned` (a boolean) or `tags` (the names of all its tags).
 
-    Raises `empty_title`, `too_many_pinned`, `bad_tag` and `too_many_tags`. Raises `temporary_conversation` if the
-    conversation is in no list, and `legal_hold` (409) if a title would be lost.
+    Raises `empty_title`, `too_many_pinned`, `bad_tag` and `too_many_tags`, `temporary_conversation` if the conversation
+    is temporary and a field of `LIST_FIELDS` changes, and `legal_hold` (409) if a title would be lost.
     """
     require_owner(user, conversation)
-    if not fields.keys().isdisjoint(LISTING):
+    if not fields.keys().isdisjoint(LIST_FIELDS):
         require_lasting(conversation)
-    changes = {name: fields[name] for name in CHANGED_AS_SENT if name in fields}
+    changes = {name: fields[name] for name in PLAIN_FIELDS if name in fields}
     if "title" in changes:
         changes["title"] = changes["title"].strip()[:MAX_TITLE]
         if not changes["title"]:
-            raise ProductError("empty_title", "Give the conversation a title of at least one character.")
+            raise ProductError("empty_title", "Enter a title for the conversation.")
         require_rewritable(conversation, conversation.title, changes["title"])
         changes["titled"] = True
     with transaction.atomic():
         if "pinned" in fields and fields["pinned"] != bool(conversation.pinned):
-            changes["pinned"] = _pinned_since(user, [conversation]) if fields["pinned"] else None
+            changes["pinned"] = _checked_pin_time(user, [conversation]) if fields["pinned"] else None
         if "tags" in fields:
-            conversation.tags.set(_tags(user, fields["tags"]))
-            _require_few(conversation.tags.count())
-            _forget_unused(user)
+            conversation.tags.set(_get_or_create_tags(user, fields["tags"]))
+            _check_tag_count(conversation.tags.count())
+            _delete_unused_tags(user)
         for name, value in changes.items():
             setattr(conversation, name, value)
         conversation.save(update_fields=list(changes))
@@ -109,7 +109,7 @@ def chosen_conversations(user: User, ids: Iterable[object]) -> list[Conversation
     if len(pks) > MOST_CHOSEN:
         raise ProductError(
             "too_many_chosen",
-            Sentence("{most_chosen} conversations at once are the most. Choose fewer.", most_chosen=MOST_CHOSEN),
+            Sentence("Choose at most {most_chosen} conversations.", most_chosen=MOST_CHOSEN),
         )
     rows = list(Conversation.objects.listed_for(user).filter(pk__in=pks))
     if len(rows) != len(pks):
@@ -122,30 +122,31 @@ def change_conversations(*, user: User, conversations: Sequence[Conversation], f
     """Change several conversations, all of them or none.
 
     `fields` may have `archived`, `project` and `pinned` as in `update_conversation`, and `tag` and `untag`: names of
-    tags that all of them get or lose. Raises the errors of `update_conversation`.
+    tags that all of them get or lose. Raises `too_many_pinned`, `bad_tag`, `too_many_tags`, and `NotFound` for another
+    user's conversation.
     """
     for conversation in conversations:
         require_owner(user, conversation)
     rows = Conversation.objects.filter(pk__in=[each.pk for each in conversations])
     changes = {name: fields[name] for name in ("project", "archived") if name in fields}
     if "pinned" in fields:
-        changes["pinned"] = _pinned_since(user, conversations) if fields["pinned"] else None
+        changes["pinned"] = _checked_pin_time(user, conversations) if fields["pinned"] else None
     if changes:
         rows.update(**changes)
     link = Conversation.tags.through
-    for tag in _tags(user, fields.get("tag", ())):
+    for tag in _get_or_create_tags(user, fields.get("tag", ())):
         link.objects.bulk_create(
             [link(conversation_id=each.pk, tag_id=tag.pk) for each in conversations], ignore_conflicts=True
         )
     if "tag" in fields:
         counts = link.objects.filter(conversation__in=conversations).values_list("conversation")
-        _require_few(max((number for _pk, number in counts.annotate(number=Count("pk"))), default=0))
+        _check_tag_count(max((number for _pk, number in counts.annotate(number=Count("pk"))), default=0))
     if "untag" in fields:
         removed = [name.casefold() for name in map(_tag_name, fields["untag"])]
         tags = [tag.pk for tag in Tag.objects.visible_to(user) if tag.name.casefold() in removed]
         link.objects.filter(conversation__in=conversations, tag__in=tags).delete()
-        _forget_unused(user)
-    notify(user.pk, News.CONVERSATIONS)
+        _delete_unused_tags(user)
+    tell(user.pk, News.CONVERSATIONS)
 
 
 @transaction.atomic
@@ -162,65 +163,68 @@ def restore_conversations(*, user: User, ids: Collection[object]) -> int:
     restorable = list(Conversation.objects.restorable_by(user).filter(pk__in=pks).only("pk"))
     for conversation in restorable:
         record(user=user, action="conversation.restored", row=conversation)
-        tell_receivers_of(conversation)
+        notify_all_receivers(conversation)
     restored = Conversation.objects.restorable_by(user).filter(pk__in=[each.pk for each in restorable])
     number = restored.update(deleted=None)
     notify(user.pk, News.CONVERSATIONS)
     return number
 
 
-def _pinned_since(user: User, more: Sequence[Conversation]) -> datetime:
-    others = Conversation.objects.listed_for(user).exclude(pinned=None).exclude(pk__in=[each.pk for each in more])
-    if others.count() + len(more) > MOST_PINNED:
+def _checked_pin_time(user: User, to_pin: Sequence[Conversation]) -> datetime:
+    others = Conversation.objects.listed_for(user).exclude(pinned=None).exclude(pk__in=[each.pk for each in to_pin])
+    if others.count() + len(to_pin) > MOST_PINNED:
         raise ProductError(
             "too_many_pinned",
-            Sentence("You can pin {most_pinned} conversations. Unpin one first.", most_pinned=MOST_PINNED),
+            Sentence("You can pin at most {most_pinned} conversations. Unpin one first.", most_pinned=MOST_PINNED),
         )
     return timezone.now()
 
 
-def _tag_name(written: str) -> str:
-    name = " ".join(written.split()).removeprefix("#").strip()
+def _tag_name(typed_name: str) -> str:
+    name = " ".join(typed_name.split()).removeprefix("#").strip()
     if not name or len(name) > Tag.MAX_NAME or "," in name:
         raise ProductError(
             "bad_tag",
-            Sentence("A tag is a word or a few, {max_name} characters at most, without commas.", max_name=Tag.MAX_NAME),
+            Sentence("A tag has one or a few words, at most {max_name} characters, no commas.", max_name=Tag.MAX_NAME),
         )
     return name
 
 
-def _tags(user: User, names: Iterable[str]) -> list[Tag]:
+def _get_or_create_tags(user: User, names: Iterable[str]) -> list[Tag]:
     """Return the tags with these names, and create missing ones. Names that differ only in case are one tag."""
     by_key = {name.casefold(): name for name in map(_tag_name, names)}
-    have = {tag.name.casefold(): tag for tag in Tag.objects.visible_to(user)} if by_key else {}
-    new = [Tag(owner=user, name=name) for key, name in by_key.items() if key not in have]
-    if len(have) + len(new) > Tag.MOST and new:
+    existing = {tag.name.casefold(): tag for tag in Tag.objects.visible_to(user)} if by_key else {}
+    new = [Tag(owner=user, name=name) for key, name in by_key.items() if key not in existing]
+    if len(existing) + len(new) > Tag.MOST and new:
         raise ProductError(
             "too_many_tags",
-            Sentence("{most} tags are the most. Use one that you have, or take one off.", most=Tag.MOST),
+            Sentence("You can have at most {most} tags. Use an existing tag, or remove one.", most=Tag.MOST),
         )
     Tag.objects.bulk_create(new, ignore_conflicts=True)
     if new:
-        have = {tag.name.casefold(): tag for tag in Tag.objects.visible_to(user)}
-    return [have[key] for key in by_key if key in have]
+        existing = {tag.name.casefold(): tag for tag in Tag.objects.visible_to(user)}
+    return [existing[key] for key in by_key if key in existing]
 
 
-def _require_few(number: int) -> None:
+def _check_tag_count(number: int) -> None:
     if number > Tag.MOST_OF_ONE:
         raise ProductError(
             "too_many_tags",
-            Sentence("A conversation has {most_of_one} tags at most. Take one off first.", most_of_one=Tag.MOST_OF_ONE),
+            Sentence(
+                "A conversation can have at most {most_of_one} tags. Remove one first.", most_of_one=Tag.MOST_OF_ONE
+            ),
         )
 
 
-def _forget_unused(user: User) -> None:
+def _delete_unused_tags(user: User) -> None:
     Tag.objects.visible_to(user).filter(conversations=None).delete()
 
 
 def delete_conversation(*, user: User, conversation: Conversation) -> None:
     """Stop the answers of a conversation, then hide it. `restore_conversation` undoes the deletion.
 
-    A temporary one is erased, at once or when the answer that is being stopped has ended.
+    A temporary one is erased, at once or when its answer has stopped. A conversation under a legal hold is hidden, but
+    not erased.
     """
     require_owner(user, conversation)
     for turn in Turn.objects.live().filter(conversation=conversation).select_related("conversation"):
@@ -229,7 +233,7 @@ def delete_conversation(*, user: User, conversation: Conversation) -> None:
         conversation.deleted = timezone.now()
         conversation.save(update_fields=["deleted"])
         record(user=user, action="conversation.deleted", row=conversation)
-        tell_receivers_of(conversation)
+        notify_all_receivers(conversation)
         answering = Turn.objects.live().filter(conversation=conversation).exists()
         if conversation.temporary and not answering and not is_held(conversation):
             erase(conversation)
@@ -244,22 +248,22 @@ def restore_conversation(*, user: User, pk: object) -> Conversation:
         raise NotFound("deleted conversation")
     restored = Conversation.objects.visible_to(user).get(pk=identifier(pk, "conversation"))
     record(user=user, action="conversation.restored", row=restored)
-    tell_receivers_of(restored)
+    notify_all_receivers(restored)
     list_changed(restored)
     return restored
 
 
 def deleted_conversation(user: User, pk: str | None) -> Conversation | None:
     """Return the deleted conversation if it can be restored, else None."""
-    return _named(Conversation.objects.restorable_by(user), pk)
+    return _find_by_id(Conversation.objects.restorable_by(user), pk)
 
 
 def deleted_message(user: User, pk: str | None) -> Message | None:
     """Return the deleted message if it can be restored, else None."""
-    return _named(Message.with_deleted.restorable_by(user), pk)
+    return _find_by_id(Message.with_deleted.restorable_by(user), pk)
 
 
-def _named(rows: QuerySet[Row], pk: str | None) -> Row | None:
+def _find_by_id(rows: QuerySet[Row], pk: str | None) -> Row | None:
     """Return the row with this id, else None. `pk` comes from a URL, so it may be any text."""
     try:
         return rows.filter(pk=UUID(pk or "")).first()

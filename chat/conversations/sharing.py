@@ -32,10 +32,10 @@ from chat.prompts.history import expand
 from chat.prompts.inspector import Panel
 from chat.prompts.report import FILE_KINDS, ResolvedReport
 from chat.prompts.steps import answer_step
-from chat.rendering.cache import blocks_of
-from chat.rendering.page_size import MAX_CHARACTERS, MAX_HTML, characters_of, count_fitting, html_size
+from chat.rendering.cache import render_answers
+from chat.rendering.page_size import MAX_CHARACTERS, MAX_HTML, count_characters, count_fitting, html_size
 from chat.rendering.references import Sources
-from chat.summaries.idle import idle
+from chat.summaries.idle import lock_idle
 from core.audit.services import record
 from core.errors import NotFound, ProductError
 from core.requests import get_or_404, or_404
@@ -44,15 +44,15 @@ from files.models import File
 from personas.texts import BUILT_IN
 from workspace.models.settings import workspace_at
 
-PAGE = 100  # messages on one page
+PAGE_MESSAGES = 100  # messages on one page
 _SHARED = "shared conversation"
 MAX_SHARES = 50  # links to one conversation
 MAX_SHARES_OF_PERSON = 1_000
 # In all links of a person: ten of the longest conversations that can be imported, or thousands of ordinary ones.
 MAX_SHARED_CHARACTERS = 100_000_000
-SHORTEST_PASSWORD = 8
+MIN_PASSWORD = 8
 # The members of a call's report that are read. `messages` is left out, since it contains texts.
-OF_A_CALL = ("limit", "used", "left", "window", "sections", "unloaded", "summary", "sources")
+REPORT_MEMBERS = ("limit", "used", "left", "window", "sections", "unloaded", "summary", "sources")
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,43 +65,43 @@ class ShareTerms:
     names_sources: bool = False
 
 
-OPEN = ShareTerms()
+OPEN_TERMS = ShareTerms()
 
 
-def share(*, user: User, conversation: Conversation, terms: ShareTerms = OPEN) -> Share:
+def create_share(*, user: User, conversation: Conversation, terms: ShareTerms = OPEN_TERMS) -> Share:
     """Create a link to the conversation's current branch as it is now.
 
-    Raises the errors of `idle`, `sharing_off` and `right_missing` (403), `nothing_to_share`, `too_many_shares`,
+    Raises the errors of `lock_idle`, `sharing_off` and `right_missing` (403), `nothing_to_share`, `too_many_shares`,
     `short_password`, `bad_expiry`, `too_much_shared` and `temporary_conversation` (409).
     """
     if not workspace_at().sharing:
         sentence = Sentence(
-            "Links to conversations are switched off in this workspace. An administrator can switch them on."
+            "Links to conversations are turned off in this workspace. An administrator can turn them on."
         )
         raise ProductError("sharing_off", sentence, status=403)
-    require(user, Right.SHARE)
-    if terms.password and len(terms.password) < SHORTEST_PASSWORD:
+    require(user, May.SHARE)
+    if terms.password and len(terms.password) < MIN_PASSWORD:
         raise ProductError(
             "short_password",
             Sentence(
-                "A password of a link has at least {shortest_password} characters. Choose a longer one.",
-                shortest_password=SHORTEST_PASSWORD,
+                "The password of a link needs at least {shortest_password} characters. Choose a longer one.",
+                shortest_password=MIN_PASSWORD,
             ),
         )
     if terms.expires is not None and terms.expires <= timezone.now():
-        raise ProductError("bad_expiry", "A link cannot end in the past. Choose a later time, or none.")
+        raise ProductError("bad_expiry", "A link cannot expire in the past. Choose a later time, or none.")
     require_lasting(conversation)
-    with idle(user, conversation) as locked:
+    with lock_idle(user, conversation) as locked:
         if locked.leaf_id is None:
             raise ProductError("nothing_to_share", "There is no message to share yet. Ask something first.")
         if Share.objects.filter(conversation=locked).count() >= MAX_SHARES:
             raise ProductError(
                 "too_many_shares",
-                Sentence("A conversation has at most {max_shares} links. End one first.", max_shares=MAX_SHARES),
+                Sentence("A conversation can have at most {max_shares} links. End one first.", max_shares=MAX_SHARES),
             )
         parts = Length(Cast("parts", TextField()))
         characters = branch_rows(locked.leaf_id).aggregate(size=Sum(parts))["size"] or 0
-        _require_room(user, characters)
+        _check_limits(user, characters)
         link = Share.objects.create(
             conversation=locked,
             leaf_id=locked.leaf_id,
@@ -116,7 +116,7 @@ def share(*, user: User, conversation: Conversation, terms: ShareTerms = OPEN) -
         return link
 
 
-def _require_room(user: User, characters: int) -> None:
+def _check_limits(user: User, characters: int) -> None:
     """Raise `too_many_shares` or `too_much_shared` if another link of `characters` exceeds the user's limits.
 
     Two links that are created at the same moment may both pass. The limits need not be exact.
@@ -126,14 +126,14 @@ def _require_room(user: User, characters: int) -> None:
         raise ProductError(
             "too_many_shares",
             Sentence(
-                "You have {max_shares_of_person} links, the most there can be. End one.",
+                "You have {max_shares_of_person} links, which is the maximum. End one first.",
                 max_shares_of_person=MAX_SHARES_OF_PERSON,
             ),
         )
     shared = own.aggregate(total=Sum("characters"))["total"] or 0
     if shared + characters > MAX_SHARED_CHARACTERS:
         detail = Sentence(
-            "Your links would show more than {most} million characters together. End one of a long conversation.",
+            "Your links would show more than {most} million characters in total. End the link of a long conversation.",
             most=MAX_SHARED_CHARACTERS // 1_000_000,
         )
         raise ProductError("too_much_shared", detail, status=409)
@@ -163,7 +163,7 @@ def visible_share(user: User, pk: UUID) -> Share:
     return get_or_404(Share.objects.visible_to(user).select_related("conversation"), pk, "link")
 
 
-def shares_of(user: User) -> QuerySet[Share]:
+def list_shares(user: User) -> QuerySet[Share]:
     return Share.objects.visible_to(user).select_related("conversation", "leaf").order_by("-id")
 
 
@@ -175,13 +175,13 @@ def readable_share(token: str) -> Share:
     return row
 
 
-def opens(share: Share, password: str) -> bool:
+def is_password(share: Share, password: str) -> bool:
     """Return whether `password` is the link's password."""
     return check_password(password, share.password)
 
 
 class ContextShare(NamedTuple):
-    """The tokens of one group of the prompt. `share` is its part of all that was sent, in thousandths."""
+    """The tokens of one group of the prompt. `create_share` is its part of all that was sent, in thousandths."""
 
     group: str
     label: str
@@ -226,33 +226,33 @@ class SharedPage(NamedTuple):
 
 def shared_page(share: Share | TeamShare, after: int = -1) -> SharedPage:
     """Return the messages below depth `after` of the shared branch, oldest first, as many as a page may hold."""
-    candidates = list(branch_rows(share.leaf_id).filter(depth__gt=after).order_by("depth")[: PAGE + 1])
-    rows = candidates[: count_fitting(map(characters_of, candidates[:PAGE]), MAX_CHARACTERS)]
+    candidates = list(branch_rows(share.leaf_id).filter(depth__gt=after).order_by("depth")[: PAGE_MESSAGES + 1])
+    rows = candidates[: count_fitting(map(count_characters, candidates[:PAGE_MESSAGES]), MAX_CHARACTERS)]
     # No sources: citations would lead to files, and results of tools may be the text of files.
-    blocks = blocks_of([(row, Sources()) for row in rows if row.role == Message.Role.ASSISTANT])
+    blocks = render_answers([(row, Sources()) for row in rows if row.role == Message.Role.ASSISTANT])
     rows = rows[: count_fitting((html_size(row, blocks.get(row.pk, ())) for row in rows), MAX_HTML)]
     answers = [row for row in rows if row.role == Message.Role.ASSISTANT]
-    seen = _seen(answers, names=share.names_sources) if share.shows_context else {}
+    seen = _seen_contexts(answers, names=share.names_sources) if share.shows_context else {}
     messages = [SharedMessage(row, list(chain.from_iterable(blocks.get(row.pk, ()))), seen.get(row.pk)) for row in rows]
     return SharedPage(share, messages, rows[-1].depth if len(rows) < len(candidates) else None)
 
 
-def _seen(answers: Sequence[Message], *, names: bool) -> dict[UUID, SeenContext]:
+def _seen_contexts(answers: Sequence[Message], *, names: bool) -> dict[UUID, SeenContext]:
     """Return the context of each answer that has a report, by its id. Takes one query, and one more for names."""
-    report_members = {name: F(f"report__calls__-1__{name}") for name in OF_A_CALL}
+    report_members = {name: F(f"report__calls__-1__{name}") for name in REPORT_MEMBERS}
     reports: Iterable[Any] = Turn.objects.filter(answer__in=answers).values("answer", **report_members)
     calls = {row["answer"]: row for row in reports if row["sections"]}
     sources = [source for call in calls.values() for source in call["sources"] if source["kind"] in FILE_KINDS]
     ids = {source["id"] for source in sources if source.get("id")} if names else ()
     titles = {str(pk): name for pk, name in File.objects.filter(pk__in=ids).values_list("pk", "name")} if ids else {}
     return {
-        row.pk: _of_call(calls[row.pk], [*_named(row, calls[row.pk]["sources"], titles)] if names else [])
+        row.pk: _seen_context(calls[row.pk], [*_named_sources(row, calls[row.pk]["sources"], titles)] if names else [])
         for row in answers
         if row.pk in calls
     }
 
 
-def _named(row: Message, sources: Sequence[SourceEntry], titles: Mapping[str, str]) -> Iterator[SourceRow]:
+def _named_sources(row: Message, sources: Sequence[SourceEntry], titles: Mapping[str, str]) -> Iterator[SourceRow]:
     """Yield the files and the tool calls of this answer, without files that the user left out."""
     for source in sources:
         if source["kind"] in FILE_KINDS and source.get("reason") != "by_user":
@@ -264,7 +264,7 @@ def _named(row: Message, sources: Sequence[SourceEntry], titles: Mapping[str, st
             yield SourceRow(step.words, "full", None, kind="call")
 
 
-def _of_call(call: Mapping[str, Any], named: list[SourceRow]) -> SeenContext:
+def _seen_context(call: Mapping[str, Any], named: list[SourceRow]) -> SeenContext:
     # Readers do not see the user's marks, nor the sources that the user left out.
     public_sources = [
         {**source, "title": "", "mark": None} for source in call["sources"] if source.get("reason") != "by_user"

@@ -1,7 +1,7 @@
-"""List conversations in the sidebar: by time, by project, or archived ones; or only those with one tag.
+"""List conversations in the sidebar: by time, by project, or archived ones. A tag filters each of these views.
 
-The list has pages. By time, pinned conversations come first. A page begins after a cursor (`updated` and id of the row
-before it), not after a number of rows. So rows that are new above it, or move up with a new message, do not shift it.
+The list has pages. By time, pinned conversations come first. A page begins after a cursor: `updated` and id of the last
+row of the previous page. So new rows at the top, and rows that move up with a new message, do not shift the page.
 """
 
 from collections.abc import Sequence
@@ -20,7 +20,7 @@ from django.utils.translation import gettext as _
 
 from accounts.access.sessions import SignedInRequest as Request
 from accounts.models import User
-from chat.conversations.branches import removal
+from chat.conversations.branches import describe_removal
 from chat.conversations.services import MOST_PINNED, deleted_conversation, deleted_message
 from chat.models import Conversation, Tag, Turn
 from chat.realtime.events import Approval
@@ -30,7 +30,7 @@ from projects.planner.models import Run
 
 PAGE = 60  # conversations
 SEVERAL = "several"  # replaces the id of a deleted conversation if the session holds several ids
-DEEPEST = 600  # conversations that are refreshed in place; those below are loaded again
+MAX_REFRESHED = 600  # conversations that one refresh of the list returns
 PROJECT_CONVERSATIONS = 8  # newest conversations shown per project
 MAX_PROJECTS = 50
 ROW_FIELDS = ("id", "title", "updated", "project", "state", "pinned")
@@ -53,22 +53,23 @@ class Group:
 
 
 @dataclass(slots=True)
-class Side:
-    """The list of conversations. `through` is the cursor of its last row. `after` is the same if more rows follow.
+class ConversationList:
+    """The list of conversations, or one page of it.
 
-    `tags` are all tags of the user. `chosen_tag` filters the list. `choosing`: the user selects several conversations.
+    `last_cursor`: the cursor of its last row. `next_cursor`: the same, but None if no rows follow. `tags`: all tags of
+    the user. `chosen_tag` filters the list. `selecting`: the user selects several conversations.
     """
 
     view: View
     tags: list[Tag] = field(default_factory=list)
     chosen_tag: Tag | None = None
-    choosing: bool = False
+    selecting: bool = False
     groups: list[Group] = field(default_factory=list)
-    after: str | None = None
-    through: str | None = None
+    next_cursor: str | None = None
+    last_cursor: str | None = None
 
     @property
-    def tag(self) -> str:
+    def digest(self) -> str:
         """Return a digest of the displayed list, without `updated`. A page with the same digest needs no new list."""
         rows = [
             (
@@ -79,11 +80,11 @@ class Side:
             for group in self.groups
         ]
         tags = [(row.name, row == self.chosen_tag) for row in self.tags]
-        return sha256(repr((self.view, tags, self.choosing, bool(self.after), rows)).encode()).hexdigest()[:12]
+        return sha256(repr((self.view, tags, self.selecting, bool(self.next_cursor), rows)).encode()).hexdigest()[:12]
 
 
 def chosen_view(session: SessionBase, requested: str | None) -> View:
-    """Return the requested view, and store it in the session. Without a request return the stored view."""
+    """Return the requested view and store it in the session. If none is requested, return the stored view."""
     if requested in set(View) and requested != session.get("side", View.TIME):
         session["side"] = requested
     stored = session.get("side")
@@ -93,7 +94,7 @@ def chosen_view(session: SessionBase, requested: str | None) -> View:
 def chosen_tag(session: SessionBase, requested: str | None, tags: Sequence[Tag]) -> Tag | None:
     """Return the tag with the requested id, and store the id in the session. An empty id selects no tag.
 
-    Without a request return the stored tag.
+    If none is requested, return the stored tag.
     """
     if requested is not None:
         session["side_tag"] = requested[:40]
@@ -101,38 +102,42 @@ def chosen_tag(session: SessionBase, requested: str | None, tags: Sequence[Tag])
     return next((tag for tag in tags if str(tag.pk) == stored), None)
 
 
-def side(
+def list_conversations(
     user: User, view: View = View.TIME, after: str | None = None, through: str | None = None, tag: Tag | None = None
-) -> Side:
-    """Return the page after the cursor `after`, or all pages down to the cursor `through`. Raises `bad_cursor`."""
+) -> ConversationList:
+    """Return the page after the cursor `after`, or all rows down to the cursor `through`. Raises `bad_cursor`."""
     rows = _rows(user) if tag is None else _rows(user).filter(tags=tag)
     if view == View.PROJECTS:
-        return Side(view, groups=_by_project(user, rows))
+        return ConversationList(view, groups=_by_project(user, rows))
     listed = rows.filter(archived=view == View.ARCHIVED)
     pinned = rows.none() if after or view == View.ARCHIVED else listed.exclude(pinned=None)
     if view == View.TIME:
         listed = listed.filter(pinned=None)
     limit = PAGE
     if after:
-        updated, pk = _place(after)
+        updated, pk = _parse_cursor(after)
         # `updated__lte` follows from the other condition, but the index can use it.
         listed = listed.filter(Q(updated__lt=updated) | Q(pk__lt=pk), updated__lte=updated)
     elif through:
-        updated, pk = _place(through)
-        limit = min(DEEPEST, max(PAGE, listed.filter(Q(updated__gt=updated) | Q(updated=updated, pk__gte=pk)).count()))
+        updated, pk = _parse_cursor(through)
+        limit = min(
+            MAX_REFRESHED, max(PAGE, listed.filter(Q(updated__gt=updated) | Q(updated=updated, pk__gte=pk)).count())
+        )
     # One query for pinned and other conversations.
     both_lists = list(listed[: limit + 1] if after else pinned[:MOST_PINNED].union(listed[: limit + 1], all=True))
-    pinned_rows = sorted((row for row in both_lists if row.pinned and view == View.TIME), key=_last_said, reverse=True)
-    recent = sorted((row for row in both_lists if row not in pinned_rows), key=_last_said, reverse=True)
-    page = Side(view, groups=[*([Group(_("Pinned"), pinned_rows)] if pinned_rows else []), *_by_day(recent[:limit])])
+    pinned_rows = sorted((row for row in both_lists if row.pinned and view == View.TIME), key=_sort_key, reverse=True)
+    recent = sorted((row for row in both_lists if row not in pinned_rows), key=_sort_key, reverse=True)
+    page = ConversationList(
+        view, groups=[*([Group(_("Pinned"), pinned_rows)] if pinned_rows else []), *_by_day(recent[:limit])]
+    )
     if recent[:limit]:
         last = recent[:limit][-1]
-        page.through = f"{last.updated.isoformat()}_{last.pk}"
-        page.after = page.through if len(recent) > limit else None
+        page.last_cursor = f"{last.updated.isoformat()}_{last.pk}"
+        page.next_cursor = page.last_cursor if len(recent) > limit else None
     return page
 
 
-def _last_said(row: Conversation) -> tuple[datetime, UUID]:
+def _sort_key(row: Conversation) -> tuple[datetime, UUID]:
     return row.updated, row.pk
 
 
@@ -144,7 +149,7 @@ def _rows(user: User) -> QuerySet[Conversation]:
     return rows.order_by("-updated", "-id").only(*ROW_FIELDS)
 
 
-def _place(cursor: str) -> tuple[datetime, UUID]:
+def _parse_cursor(cursor: str) -> tuple[datetime, UUID]:
     stamp, _separator, pk = cursor.partition("_")
     try:
         return datetime.fromisoformat(stamp), UUID(pk)
@@ -172,7 +177,7 @@ def _day_label(moment: datetime) -> str:
 
 
 def _by_project(user: User, rows: QuerySet[Conversation]) -> list[Group]:
-    """Return the newest conversations of each project, the project with the newest first."""
+    """Return the newest conversations of each project. The project with the newest conversation comes first."""
     projects = {project.pk: project for project in Project.objects.visible_to(user).only("id", "name")}
     place = Window(RowNumber(), partition_by=F("project"), order_by=[F("updated").desc(), F("id").desc()])
     rows = rows.filter(archived=False, project__in=projects)
@@ -189,26 +194,26 @@ def _by_project(user: User, rows: QuerySet[Conversation]) -> list[Group]:
     return list(groups.values())[:MAX_PROJECTS]
 
 
-def asked_side(request: Request, *, after: str | None = None, through: str | None = None) -> Side:
-    """Return the list with the view and tag of the request or session. With `choose` the user selects several rows."""
+def requested_list(request: Request, *, after: str | None = None, through: str | None = None) -> ConversationList:
+    """Return the list with the view and tag of the request or, if it names none, of the session."""
     tags = list(Tag.objects.visible_to(request.user))
     view = chosen_view(request.session, request.GET.get("side"))
     tag = chosen_tag(request.session, request.GET.get("tag"), tags)
-    page = side(request.user, view, after, through, tag)
+    page = list_conversations(request.user, view, after, through, tag)
     page.tags = tags
     page.chosen_tag = tag
-    page.choosing = "choose" in request.GET
+    page.selecting = "choose" in request.GET
     return page
 
 
 def side_context(request: Request) -> dict[str, Any]:
     deleted = request.GET.get("deleted")
-    context: dict[str, Any] = {"side": asked_side(request, after=request.GET.get("conversations"))}
+    context: dict[str, Any] = {"side": requested_list(request, after=request.GET.get("conversations"))}
     if deleted == SEVERAL:
         ids = request.session.get(SEVERAL, [])
         context["deleted_several"] = Conversation.objects.restorable_by(request.user).filter(pk__in=ids)
     elif deleted:
         context["deleted"] = deleted_conversation(request.user, deleted)
     elif message := deleted_message(request.user, request.GET.get("deleted_message")):
-        context["deleted_message"] = {"row": message, "words": removal(message)}
+        context["deleted_message"] = {"row": message, "words": describe_removal(message)}
     return context

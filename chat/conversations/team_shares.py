@@ -5,9 +5,9 @@
 2. Recipients find it under “Shared with me”. They see what a reader of a link sees (`chat.conversations.sharing`):
    texts, names of models and names of attached files. Files, results of tools, reasoning, instructions and other
    branches are not shared.
-3. Who may copy it gets a conversation of their own with the texts (`chat.conversations.copying`).
-4. The owner withdraws it. Recipients can remove what was shared with them alone, and owners of a project what was
-   shared with it. Copies stay.
+3. A recipient who may copy it gets a conversation of their own with the texts (`chat.conversations.copying`).
+4. The owner can withdraw the share. A recipient can remove a share that only they received, and the owner of a project
+   a share with the project. Copies stay.
 """
 
 from collections.abc import Sequence
@@ -22,21 +22,21 @@ from django.utils import timezone
 from accounts.access.rights import require
 from accounts.models import PeopleGroup, Right, Role, User
 from chat.conversations.erasing import require_lasting
-from chat.conversations.receivers import tell_receivers
+from chat.conversations.receivers import notify_receivers
 from chat.models import Attachment, Conversation, Message, TeamShare
 from chat.models.tree import branch_rows
-from chat.summaries.idle import idle
+from chat.summaries.idle import lock_idle
 from core.audit.services import record
 from core.errors import NotFound, ProductError
 from core.requests import get_or_404, identifier
 from core.sentences import Sentence
 from projects.models import Project
-from projects.models.roles import role_of
+from projects.models.roles import get_role
 
 MAX_SHARES = 50  # shares of one conversation
 MAX_SHARES_OF_PERSON = 1_000
 MAX_CHOICES = 200  # groups or projects in a form
-NAMED = 5  # files that the form names
+MAX_NAMED_FILES = 5  # files that the form names
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +58,7 @@ class TeamTerms:
 
 
 class SharePreview(NamedTuple):
-    """Contents of a share of the branch on show. `files` are the first `NAMED` names of its `file_count` files."""
+    """Contents of a share of the displayed branch. `files`: the names of the first files, `MAX_NAMED_FILES` at most."""
 
     messages: int
     files: Sequence[str]
@@ -66,13 +66,13 @@ class SharePreview(NamedTuple):
     has_other_branches: bool
 
 
-def preview(conversation: Conversation) -> SharePreview:
+def preview_share(conversation: Conversation) -> SharePreview:
     """Return what readers of the branch on show would get, and the files that they would not get."""
     branch = branch_rows(conversation.leaf_id)
     messages = branch.count()
     names = Attachment.objects.filter(message__in=branch.values("pk")).order_by("name").values_list("name", flat=True)
     others = Message.objects.filter(conversation=conversation).count() > messages
-    return SharePreview(messages, list(names.distinct()[:NAMED]), names.distinct().count(), others)
+    return SharePreview(messages, list(names.distinct()[:MAX_NAMED_FILES]), names.distinct().count(), others)
 
 
 def groups_to_choose(user: User) -> QuerySet[PeopleGroup]:
@@ -85,24 +85,24 @@ def projects_to_choose(user: User) -> QuerySet[Project]:
     return Project.objects.editable_by(user)[:MAX_CHOICES]
 
 
-def share_with(*, user: User, conversation: Conversation, recipient: Recipient, terms: TeamTerms) -> TeamShare:
-    """Share the current branch as it is now. A recipient who has it already gets this branch and these terms.
+def share_conversation(*, user: User, conversation: Conversation, recipient: Recipient, terms: TeamTerms) -> TeamShare:
+    """Share the current branch as it is now. A second share with a recipient replaces the branch and the terms.
 
     A user name that does not exist is stored like any other.
 
-    Raises the errors of `idle`, `right_missing` (403), `temporary_conversation` (409), `nothing_to_share`,
+    Raises the errors of `lock_idle`, `right_missing` (403), `temporary_conversation` (409), `nothing_to_share`,
     `one_recipient`, `bad_username`, `own_name`, `too_many_shares`, and `NotFound` for a group or a project that the
     user cannot choose.
     """
     require(user, Right.SHARE_INSIDE)
     require_lasting(conversation)
-    with idle(user, conversation) as locked:
+    with lock_idle(user, conversation) as locked:
         if locked.leaf_id is None:
             raise ProductError("nothing_to_share", "There is no message to share yet. Ask something first.")
-        row = _row_for(user, locked, recipient)
+        row = _find_or_build_share(user, locked, recipient)
         new = row._state.adding
         if new:
-            _require_room(user, locked)
+            _check_limits(user, locked)
         row.leaf_id = locked.leaf_id
         row.title = locked.title
         row.may_copy = terms.may_copy
@@ -111,14 +111,14 @@ def share_with(*, user: User, conversation: Conversation, recipient: Recipient, 
         row.updated = timezone.now()
         row.save()
         _record(user, "team_share.made" if new else "team_share.changed", row)
-        tell_receivers(row)
+        notify_receivers(row)
         return row
 
 
-def _row_for(user: User, conversation: Conversation, recipient: Recipient) -> TeamShare:
+def _find_or_build_share(user: User, conversation: Conversation, recipient: Recipient) -> TeamShare:
     """Return the share with this recipient, stored or new."""
     if [bool(recipient.username.strip()), bool(recipient.group), bool(recipient.project)].count(True) != 1:
-        raise ProductError("one_recipient", "Name one person, or choose one group or one project.")
+        raise ProductError("one_recipient", "Enter one person, or choose one group or one project.")
     rows = TeamShare.objects.filter(conversation=conversation)
     if recipient.group:
         pk = identifier(recipient.group, "group")
@@ -128,19 +128,19 @@ def _row_for(user: User, conversation: Conversation, recipient: Recipient) -> Te
     if recipient.project:
         project = get_or_404(Project.objects.editable_by(user), recipient.project, "project")
         return rows.filter(project=project).first() or TeamShare(conversation=conversation, project=project)
-    return _row_for_name(user, conversation, recipient.username.strip())
+    return _find_or_build_user_share(user, conversation, recipient.username.strip())
 
 
-def _row_for_name(user: User, conversation: Conversation, name: str) -> TeamShare:
+def _find_or_build_user_share(user: User, conversation: Conversation, name: str) -> TeamShare:
     if len(name) > TeamShare.MAX_USERNAME or "\x00" in name:
         sentence = Sentence(
-            "Give the user name of one person, of 1 to {max_username} characters, or a group.",
+            "Enter one user name, with 1 to {max_username} characters, or choose a group.",
             max_username=TeamShare.MAX_USERNAME,
         )
         raise ProductError("bad_username", sentence)
     person = User.objects.filter(username=name).first()
     if person is not None and person.pk == user.pk:
-        raise ProductError("own_name", "This is your own name. Name another person.")
+        raise ProductError("own_name", "This is your own name. Enter another person.")
     rows = TeamShare.objects.filter(conversation=conversation)
     stored = rows.filter(Q(username=name) | Q(user=person) if person is not None else Q(username=name)).first()
     row = stored or TeamShare(conversation=conversation, username=name)
@@ -148,7 +148,7 @@ def _row_for_name(user: User, conversation: Conversation, name: str) -> TeamShar
     return row
 
 
-def _require_room(user: User, conversation: Conversation) -> None:
+def _check_limits(user: User, conversation: Conversation) -> None:
     """Raise `too_many_shares` if there are too many already.
 
     Two shares that are made at the same moment may both pass. The limits need not be exact.
@@ -160,7 +160,7 @@ def _require_room(user: User, conversation: Conversation) -> None:
         )
         raise ProductError("too_many_shares", sentence)
     if TeamShare.objects.filter(conversation__owner=user).count() >= MAX_SHARES_OF_PERSON:
-        sentence = Sentence("You share {most} times, the most there can be. End one.", most=MAX_SHARES_OF_PERSON)
+        sentence = Sentence("You have {most} shares, which is the maximum. End one first.", most=MAX_SHARES_OF_PERSON)
         raise ProductError("too_many_shares", sentence)
 
 
@@ -177,33 +177,33 @@ def end_team_share(*, user: User, share: TeamShare) -> None:
     if not may_end(user, share):
         raise NotFound("shared conversation")
     _record(user, "team_share.ended", share)
-    tell_receivers(share)
+    notify_receivers(share)
     share.delete()
 
 
 def may_end(user: User, share: TeamShare) -> bool:
-    """Return whether the user owns the conversation, alone received the share, or owns the project that received it."""
+    """Return whether the user owns the conversation, is the only recipient, or owns the project that received it."""
     if user.pk in (share.conversation.owner_id, share.user_id):
         return True
-    return share.project is not None and role_of(user, share.project) == Role.OWNER
+    return share.project is not None and get_role(user, share.project) == Role.OWNER
 
 
-def shares_of(user: User) -> QuerySet[TeamShare]:
+def list_shares(user: User) -> QuerySet[TeamShare]:
     """Return the shares of the user's conversations, newest first."""
     return TeamShare.objects.visible_to(user).select_related("conversation", "leaf", "group", "project")
 
 
-def received_by(user: User) -> QuerySet[TeamShare]:
-    """Return what others share with the user, newest first. `owner_name` is the name of the person who shares it."""
+def list_received(user: User) -> QuerySet[TeamShare]:
+    """Return the shares that the user has received, newest first. `owner_name`: the name of the person who shares."""
     rows = TeamShare.objects.received_by(user).annotate(owner_name=F("conversation__owner__username"))
     return rows.select_related("conversation", "leaf", "group", "project")
 
 
-def received_share(user: User, pk: UUID) -> TeamShare:
+def get_received_share(user: User, pk: UUID) -> TeamShare:
     """Return a share that the user can read. Raises `NotFound`."""
-    return get_or_404(received_by(user), pk, "shared conversation")
+    return get_or_404(list_received(user), pk, "shared conversation")
 
 
-def own_or_received_share(user: User, pk: UUID) -> TeamShare:
+def get_own_or_received_share(user: User, pk: UUID) -> TeamShare:
     """Return a share that the user has made or can read. Raises `NotFound`."""
-    return shares_of(user).filter(pk=pk).first() or received_share(user, pk)
+    return list_shares(user).filter(pk=pk).first() or get_received_share(user, pk)

@@ -51,7 +51,7 @@ class NewTeamShareSerializer(StrictSerializer):
     username = serializers.CharField(required=False, max_length=TeamShare.MAX_USERNAME)
     group = serializers.UUIDField(required=False, help_text="The id of a group that you are in or manage.")
     project = serializers.UUIDField(required=False, help_text="The id of a project that you may change.")
-    may_copy = serializers.BooleanField(default=False, help_text="Readers may go on in a copy of their own.")
+    may_copy = serializers.BooleanField(default=False, help_text="Readers may continue in their own copy.")
     shows_context = serializers.BooleanField(
         default=False, help_text="Readers see how many tokens of each kind the model saw, as numbers only."
     )
@@ -61,7 +61,7 @@ class NewTeamShareSerializer(StrictSerializer):
 
     def validate(self, attrs: NewTeamShare) -> NewTeamShare:
         if sum(name in attrs for name in ("username", "group", "project")) != 1:
-            raise serializers.ValidationError({"username": [gettext("Name one person, one group or one project.")]})
+            raise serializers.ValidationError({"username": [gettext("Send one user name, one group or one project.")]})
         return attrs
 
 
@@ -69,7 +69,7 @@ class ConversationTeamSharesView(ScopedView):
     @extend_schema(responses=TeamShareSerializer(many=True))
     def get(self, request: Request, pk: UUID) -> Response:
         """Return with whom a conversation is shared in the workspace, at most 50."""
-        rows = team_shares.shares_of(self.person).filter(conversation=visible_conversation(self.person, pk))
+        rows = team_shares.list_shares(self.person).filter(conversation=visible_conversation(self.person, pk))
         return Response(TeamShareSerializer(rows, many=True).data)
 
     @extend_schema(request=NewTeamShareSerializer, responses={201: TeamShareSerializer})
@@ -80,8 +80,8 @@ class ConversationTeamSharesView(ScopedView):
         not. Files, results of tools and reasoning are not shared, only texts and names.
         """
         conversation = visible_conversation(self.person, pk)
-        body = validate(NewTeamShareSerializer, request)
-        row = team_shares.share_with(
+        body = valid(NewTeamShareSerializer, request)
+        row = team_shares.share_conversation(
             user=self.person,
             conversation=conversation,
             recipient=team_shares.Recipient(body.get("username", ""), body.get("group"), body.get("project")),
@@ -104,7 +104,7 @@ class TeamShareViewSet(
     queryset = TeamShare.objects.none()
 
     def get_queryset(self) -> QuerySet[TeamShare]:
-        return team_shares.shares_of(self.person)
+        return team_shares.list_shares(self.person)
 
     def perform_destroy(self, instance: TeamShare) -> None:
         team_shares.end_team_share(user=self.person, share=instance)
@@ -155,7 +155,7 @@ class ReceivedShareViewSet(
 ):
     """Conversations that others share with the user.
 
-    Deleting one removes a share that only the user has received; of a project's, its owner can. Others answer 404.
+    Deleting one removes it if only the user has received it, or if they own the project that has. Otherwise 404.
     """
 
     serializer_class = ReceivedShareSerializer
@@ -163,7 +163,7 @@ class ReceivedShareViewSet(
     queryset = TeamShare.objects.none()
 
     def get_queryset(self) -> QuerySet[TeamShare]:
-        return team_shares.received_by(self.person)
+        return team_shares.list_received(self.person)
 
     def perform_destroy(self, instance: TeamShare) -> None:
         team_shares.end_team_share(user=self.person, share=instance)

@@ -22,7 +22,7 @@ def team_shares(request: Request, row: Conversation) -> HttpResponse:
     problem: ProductError | None = None
     if request.method == "POST":
         try:
-            sharing.share_with(
+            sharing.share_conversation(
                 user=request.user, conversation=row, recipient=_recipient(request), terms=_terms(request)
             )
         except ProductError as error:
@@ -52,8 +52,8 @@ def _terms(request: Request) -> sharing.TeamTerms:
 def _shares_page(request: Request, row: Conversation, problem: ProductError | None = None) -> HttpResponse:
     context = {
         "conversation": row,
-        "team_shares": sharing.shares_of(request.user).filter(conversation=row),
-        "preview": sharing.preview(row),
+        "team_shares": sharing.list_shares(request.user).filter(conversation=row),
+        "preview": sharing.preview_share(row),
         "groups": sharing.groups_to_choose(request.user),
         "projects": sharing.projects_to_choose(request.user),
         "problem": problem,
@@ -64,7 +64,7 @@ def _shares_page(request: Request, row: Conversation, problem: ProductError | No
     return render(request, "chat/team_share.html", context, status=problem.status if problem else 200)
 
 
-@with_row(sharing.own_or_received_share)
+@with_row(sharing.get_own_or_received_share)
 def end(request: Request, row: TeamShare) -> HttpResponse:
     """Withdraw a share of one's own, or remove one that was received."""
     sharing.end_team_share(user=request.user, share=row)
@@ -78,12 +78,12 @@ def end(request: Request, row: TeamShare) -> HttpResponse:
 @require_GET
 def received(request: Request) -> HttpResponse:
     """List what others share with the user. A script asks for the list again when it changes."""
-    rows = list(sharing.received_by(request.user)[: LISTED + 1])
+    rows = list(sharing.list_received(request.user)[: LISTED + 1])
     context = {"section": "received", "received": rows[:LISTED], "most": LISTED if len(rows) > LISTED else 0}
     return render(request, "chat/_received.html" if request.htmx else "chat/received.html", context)
 
 
-@with_row(sharing.received_share, "GET")
+@with_row(sharing.get_received_share, "GET")
 def read(request: Request, row: TeamShare) -> HttpResponse:
     after = request.GET.get("after", "")
     page = shared_page(row, int(after) if after.isascii() and after.isdigit() and len(after) < 9 else -1)
@@ -91,7 +91,7 @@ def read(request: Request, row: TeamShare) -> HttpResponse:
     return render(request, "chat/received_share.html", context)
 
 
-@with_row(sharing.received_share)
+@with_row(sharing.get_received_share)
 def copy(request: Request, row: TeamShare) -> HttpResponse:
     """Copy a shared conversation, and open the copy."""
     return redirect("chat:conversation", copying.copy_shared(user=request.user, share=row).pk)

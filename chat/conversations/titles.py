@@ -1,4 +1,4 @@
-"""Title conversations: first with the start of the first message, then, after the first answer, by the model."""
+"""Write titles of conversations: first the start of the first message, then, after the first answer, the model's."""
 
 import asyncio
 import logging
@@ -7,7 +7,7 @@ from uuid import UUID
 
 from accounts.access.rights import NO_RIGHTS, Rights, rights_of
 from chat.ledger.asking import Billing, ask
-from chat.ledger.limits import require_unused
+from chat.ledger.limits import require_not_used_up
 from chat.ledger.models import ModelCall
 from chat.models import Conversation, Turn
 from chat.models.conversation_state import list_changed
@@ -25,13 +25,13 @@ from personas.texts import Texts
 
 SMALLEST_WINDOW = 4_096  # tokens; smaller models write titles that are worse than the start of the message
 CHARACTERS_READ = 2_000  # characters of the question, and of the answer, that the model reads
-READ = 400  # characters of the reply; a model that writes an essay is cut off
+REPLY_CHARACTERS = 400  # characters of the reply; a model that writes an essay is cut off
 TIMEOUT = 60.0  # seconds
 
 logger = logging.getLogger(__name__)
 
 
-def claim(conversation_id: UUID) -> UUID | None:
+def claim_title(conversation_id: UUID) -> UUID | None:
     """Claim the title of a conversation. Only one caller gets the turn whose model should write it.
 
     This is the turn of the newest complete answer that is not excluded. Returns None if there is no such answer.
@@ -44,21 +44,21 @@ def claim(conversation_id: UUID) -> UUID | None:
     return turn if turn is not None and conversations.update(titled=True) else None
 
 
-async def write(turn_id: UUID) -> None:
+async def write_title(turn_id: UUID) -> None:
     """Ask the turn's model for a title and store it. Without a usable reply, the automatic title stays."""
-    turn, texts, rights = await on_database(_turn, turn_id)
+    turn, texts, rights = await on_database(_load_turn, turn_id)
     if turn is None or turn.model is None or not rights.uses_model(turn.model.pk):
         return
     try:
-        await on_database(_require_unused, turn)
+        await on_database(_check_limits, turn)
         async with asyncio.timeout(TIMEOUT):
             text = await with_fallbacks(turn.model, partial(_ask, turn, texts), rights.models)
     except (ProductError, TimeoutError) as error:
         logger.info(
-            "no title for conversation %s: %s", turn.conversation_id, getattr(error, "code", "it took too long")
+            "no title for conversation %s: %s", turn.conversation_id, getattr(error, "code", "the model timed out")
         )
         return
-    title = cleaned(text)
+    title = clean_title(text)
     if not title:
         return
     stored = await on_database(_store, turn.conversation, title)
@@ -67,7 +67,7 @@ async def write(turn_id: UUID) -> None:
         await announce(turn.conversation_id, hint)
 
 
-def cleaned(text: str) -> str:
+def clean_title(text: str) -> str:
     """Return the first line without quotation marks, Markdown and unprintable characters; empty when none is left."""
     for line in text.splitlines():
         printed = "".join(each if each.isprintable() else " " for each in line)
@@ -86,21 +86,21 @@ async def _ask(turn: Turn, texts: Texts, model: Model, patience: float | None) -
         window=model.window,
     )
     billing = Billing(turn.conversation, ModelCall.Purpose.TITLE, turn.conversation.owner_id, token=turn.token_id)
-    reply = await ask(model, request, billing, longest=READ, patience=patience)
+    reply = await ask(model, request, billing, longest=REPLY_CHARACTERS, patience=patience)
     # A reply that is cut off is an essay, or reasoning without a tag.
     return reply.text if reply.ended and not reply.unread else ""
 
 
-def _turn(turn_id: UUID) -> tuple[Turn | None, Texts, Rights]:
+def _load_turn(turn_id: UUID) -> tuple[Turn | None, Texts, Rights]:
     related = ("conversation", "user_message", "answer", "model__provider")
     turn = Turn.objects.select_related(*related).filter(pk=turn_id).first()
     return turn, rules_at().texts, rights_of(turn.conversation.owner_id) if turn is not None else NO_RIGHTS
 
 
-def _require_unused(turn: Turn) -> None:
+def _check_limits(turn: Turn) -> None:
     """Check the person's limits. Raises `limit_reached`. Then the next answer triggers the title."""
     try:
-        require_unused(turn.conversation.owner_id, turn.token_id)
+        require_not_used_up(turn.conversation.owner_id, turn.token_id)
     except ProductError:
         Conversation.objects.filter(pk=turn.conversation_id).update(titled=False)
         raise

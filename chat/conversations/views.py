@@ -28,7 +28,7 @@ from chat.conversations import daily, services, sharing
 from chat.conversations import export as exporting
 from chat.conversations import search as searching
 from chat.conversations.importing import jobs as importing
-from chat.conversations.sidebar import SEVERAL, asked_side
+from chat.conversations.sidebar import SEVERAL, requested_list
 from chat.models import Conversation, Import, Share, Tag
 from chat.models.conversation_state import visible_conversation
 from chat.models.words import MAX_QUERY
@@ -46,21 +46,21 @@ RESULTS = 1_000  # results per import
 READINGS = 20  # readings per conversation
 DAY_PAGE = 40  # messages on one page of a day
 LONGEST_PASSWORD = 200  # characters; the rest is ignored
-OPENED = "opened"  # the cookie that replaces the password of a link
-OPEN_FOR = 12 * 60 * 60  # seconds
+PASSWORD_COOKIE = "opened"  # noqa: S105 - the name of the cookie that replaces the password of a link
+COOKIE_SECONDS = 12 * 60 * 60  # seconds
 
 
 @require_GET
 def conversations(request: Request) -> HttpResponse:
-    """Show one page of the list (`after`), or all pages down to the last `through`.
+    """Show one page of the list, after the cursor `after`, or all rows down to the cursor `through`.
 
-    Responds 204 if the page already shows this list: `seen` has the tag of the list and the current conversation.
+    Responds 204 if the page already shows this list: `seen` has the digest of the list and the current conversation.
     """
     after = request.GET.get("after")
     through = request.GET.getlist("through")
-    shown = asked_side(request, after=after, through=through[-1] if through else None)
+    shown = requested_list(request, after=after, through=through[-1] if through else None)
     current = request.GET.get("current", "")
-    if request.GET.get("seen") == f"{shown.tag}-{current}":
+    if request.GET.get("seen") == f"{shown.digest}-{current}":
         return HttpResponse(status=204)
     return render(request, "chat/_conversations.html", {"side": shown, "current": current, "more": bool(after)})
 
@@ -70,10 +70,10 @@ def organise(request: Request, row: Conversation) -> HttpResponse:
     """Show the actions on a conversation in a menu, or as a page without scripts."""
     template = "chat/_organise.html" if request.htmx else "chat/organise.html"
     details = {"permissions": row.permissions.all(), "readings": row.readings.all()[:READINGS]}
-    return render(request, template, {"conversation": row, **details, **_places(request.user)})
+    return render(request, template, {"conversation": row, **details, **_destinations(request.user)})
 
 
-def _places(user: User) -> dict[str, object]:
+def _destinations(user: User) -> dict[str, object]:
     """Return the projects and tags to choose from."""
     projects = Project.objects.visible_to(user).only("id", "name").order_by("name")[:MAX_PROJECTS]
     return {"projects": projects, "known_tags": Tag.objects.visible_to(user)}
@@ -88,40 +88,40 @@ def forget(request: Request, row: Conversation, permission: UUID) -> HttpRespons
 
 @with_row(visible_conversation)
 def rename(request: Request, row: Conversation) -> HttpResponse:
-    return _changed(request, row, {"title": request.POST.get("title", "")})
+    return _change(request, row, {"title": request.POST.get("title", "")})
 
 
 @with_row(visible_conversation)
 def move(request: Request, row: Conversation) -> HttpResponse:
     """Move a conversation into a project, or out of its project if the form names none."""
     named = request.POST.get("project")
-    return _changed(request, row, {"project": visible_project(request.user, named) if named else None})
+    return _change(request, row, {"project": visible_project(request.user, named) if named else None})
 
 
 @with_row(visible_conversation)
 def archive(request: Request, row: Conversation) -> HttpResponse:
-    return _changed(request, row, {"archived": request.POST.get("archived") == "yes"})
+    return _change(request, row, {"archived": request.POST.get("archived") == "yes"})
 
 
 @with_row(visible_conversation)
 def show_tasks(request: Request, row: Conversation) -> HttpResponse:
-    """Send the tasks along with the messages of this conversation, or leave them out."""
-    response = _changed(request, row, {"tasks_in_prompts": request.POST.get("tasks") == "yes"})
+    """Include the user's tasks in the prompts of this conversation, or leave them out."""
+    response = _change(request, row, {"tasks_in_prompts": request.POST.get("tasks") == "yes"})
     return trigger_client_event(response, "planchange") if request.htmx else response
 
 
 @with_row(visible_conversation)
 def pin(request: Request, row: Conversation) -> HttpResponse:
-    return _changed(request, row, {"pinned": request.POST.get("pinned") == "yes"})
+    return _change(request, row, {"pinned": request.POST.get("pinned") == "yes"})
 
 
 @with_row(visible_conversation)
 def tag(request: Request, row: Conversation) -> HttpResponse:
     """Replace all tags of a conversation. Commas separate them."""
-    return _changed(request, row, {"tags": _names(request)})
+    return _change(request, row, {"tags": _tag_names(request)})
 
 
-def _names(request: Request) -> list[str]:
+def _tag_names(request: Request) -> list[str]:
     return [name for name in request.POST.get("tags", "").split(",") if name.strip()]
 
 
@@ -129,16 +129,16 @@ def _names(request: Request) -> list[str]:
 def chosen(request: Request) -> HttpResponse:
     """Apply an action (`do`) to several conversations. Without one, show the actions in a menu or on a page."""
     rows = services.chosen_conversations(request.user, request.POST.getlist("conversation"))
-    does = request.POST.get("do", "ask")
+    action = request.POST.get("do", "ask")
     problem: ProductError | None = None
-    if does not in ("ask", "ask_delete"):
+    if action not in ("ask", "ask_delete"):
         try:
-            return _done(request, rows, does)
+            return _show_result(request, rows, action)
         except ProductError as error:
             problem = error
     listed = {name: _how_many([bool(getattr(row, name)) for row in rows]) for name in ("pinned", "archived")}
-    asking = does == "ask_delete"
-    context = {"chosen": rows, "listed": listed, "asking": asking, "problem": problem, **_places(request.user)}
+    asking = action == "ask_delete"
+    context = {"chosen": rows, "listed": listed, "asking": asking, "problem": problem, **_destinations(request.user)}
     template = "chat/_chosen.html" if request.htmx else "chat/chosen.html"
     response = render(request, template, context, status=problem.status if problem else 200)
     if problem:
@@ -150,37 +150,37 @@ def _how_many(are: list[bool]) -> str:
     return "all" if all(are) else "some" if any(are) else ""
 
 
-def _done(request: Request, rows: list[Conversation], does: str) -> HttpResponse:
+def _show_result(request: Request, rows: list[Conversation], action: str) -> HttpResponse:
     away = reverse("chat:home")
     context: dict[str, object] = {"current": ""}
-    if does == "delete":
+    if action == "delete":
         services.delete_conversations(user=request.user, conversations=rows)
         request.session[SEVERAL] = [str(each.pk) for each in rows]
         away = f"{away}?deleted={SEVERAL}"
         context["deleted_several"] = rows
     else:
-        services.change_conversations(user=request.user, conversations=rows, fields=_fields(request, does))
+        services.change_conversations(user=request.user, conversations=rows, fields=_fields(request, action))
     if not request.htmx:
         return redirect(away)
-    if does == "delete" and any(_on_its_page(request, each) for each in rows):
+    if action == "delete" and any(_is_on_its_page(request, each) for each in rows):
         return HttpResponseClientRedirect(away)
-    context["side"] = asked_side(request)
+    context["side"] = requested_list(request)
     return render(request, "chat/_chosen_done.html", context)
 
 
-def _fields(request: Request, does: str) -> Mapping[str, object]:
+def _fields(request: Request, action: str) -> Mapping[str, object]:
     """Return the fields that an action changes. Raises `unknown_action`, and `bad_tag` if the form names no tag."""
-    match does:
+    match action:
         case "tag" | "untag":
-            return {does: _names(request) or [""]}
+            return {action: _tag_names(request) or [""]}
         case "move":
             named = request.POST.get("project")
             return {"project": visible_project(request.user, named) if named else None}
         case "archive" | "unarchive":
-            return {"archived": does == "archive"}
+            return {"archived": action == "archive"}
         case "pin" | "unpin":
-            return {"pinned": does == "pin"}
-    raise ProductError("unknown_action", "This cannot be done with several conversations. Reload the page.")
+            return {"pinned": action == "pin"}
+    raise ProductError("unknown_action", "This action does not exist for several conversations. Reload the page.")
 
 
 @require_POST
@@ -197,9 +197,9 @@ def delete(request: Request, row: Conversation) -> HttpResponse:
     away = reverse("chat:home") + ("" if row.temporary else f"?deleted={row.pk}")
     if not request.htmx:
         return redirect(away)
-    if _on_its_page(request, row):
+    if _is_on_its_page(request, row):
         return HttpResponseClientRedirect(away)
-    return _side_changed(render(request, "chat/_deleted.html", {"deleted": row, "in_place": True}), row)
+    return _reload_list(render(request, "chat/_deleted.html", {"deleted": row, "in_place": True}), row)
 
 
 @require_POST
@@ -207,23 +207,23 @@ def restore(request: Request, pk: UUID) -> HttpResponse:
     conversation = services.restore_conversation(user=request.user, pk=pk)
     if not request.htmx:
         return redirect("chat:conversation", pk)
-    return _side_changed(HttpResponse(), conversation)
+    return _reload_list(HttpResponse(), conversation)
 
 
-def _changed(request: Request, row: Conversation, fields: Mapping[str, object]) -> HttpResponse:
+def _change(request: Request, row: Conversation, fields: Mapping[str, object]) -> HttpResponse:
     services.update_conversation(user=request.user, conversation=row, fields=fields)
     if not request.htmx:
         return redirect("chat:conversation", row.pk)
-    return _side_changed(HttpResponse(status=204), row)
+    return _reload_list(HttpResponse(status=204), row)
 
 
-def _side_changed(response: HttpResponse, conversation: Conversation) -> HttpResponse:
+def _reload_list(response: HttpResponse, conversation: Conversation) -> HttpResponse:
     """Make the page reload the list."""
     detail = {"conversation": str(conversation.pk), "title": conversation.title}
     return trigger_client_event(response, "sidechange", detail)
 
 
-def _on_its_page(request: Request, conversation: Conversation) -> bool:
+def _is_on_its_page(request: Request, conversation: Conversation) -> bool:
     here = urlsplit(request.headers.get("HX-Current-URL", "")).path
     return here == reverse("chat:conversation", args=[conversation.pk])
 
@@ -234,21 +234,21 @@ def search(request: Request) -> HttpResponse:
     after = request.GET.get("after")
     titles_shown = request.GET.get("titles", "")
     valid = titles_shown.isdecimal() and len(titles_shown) < 9
-    most_titles = min(int(titles_shown), searching.MOST_TITLES) if valid else searching.TITLES
+    most_titles = min(int(titles_shown), searching.MOST_TITLES) if valid else searching.FIRST_TITLES
     place = identifier(after, "page") if after else None
     tag = request.GET.get("tag", "")[: Tag.MAX_NAME].replace("\0", "")
-    most_titles = max(most_titles, searching.TITLES)
+    most_titles = max(most_titles, searching.FIRST_TITLES)
     page = searching.search(user=request.user, query=query, after=place, most_titles=most_titles, tag=tag)
     fragment = request.htmx and after
     context: dict[str, object] = {"section": "search", "query": query, "found": page, "first": not after, "tag": tag}
     context["characters_read"] = searching.CHARACTERS_READ
     if not after:
-        named = {} if tag else searching.named(user=request.user, query=query, limit=searching.PAGE)
+        named = {} if tag else searching.match_names(user=request.user, query=query, limit=searching.PAGE_MESSAGES)
         context |= {
             "known_tags": Tag.objects.visible_to(request.user),
             "named": named,
             "something": any(each.rows for each in named.values()),
-            "next_titles": most_titles + searching.SOME_TITLES,
+            "next_titles": most_titles + searching.MORE_TITLES,
         }
     return render(request, "chat/_found.html" if fragment else "chat/search.html", context)
 
@@ -262,14 +262,14 @@ def today(request: Request) -> HttpResponse:
 def day(request: Request, day: date) -> HttpResponse:
     """Show the page of a day, or with `?after=` the entries after a message."""
     after = request.GET.get("after")
-    entries = daily.following(
-        daily.messages(request.user, day), identifier(after, "message") if after else None, DAY_PAGE + 1
+    entries = daily.next_rows(
+        daily.find_messages(request.user, day), identifier(after, "message") if after else None, DAY_PAGE + 1
     )
     context: dict[str, object] = {"day": day, "messages": entries[:DAY_PAGE], "more": len(entries) > DAY_PAGE}
     if request.htmx:
         return render(request, "chat/_day_messages.html", context)
     context |= {
-        "summaries": daily.summaries(request.user, day).select_related("conversation").order_by("id"),
+        "summaries": daily.find_summaries(request.user, day).select_related("conversation").order_by("id"),
         "before": day - timedelta(days=1) if day > date.min else None,
         "next_day": day + timedelta(days=1) if day < date.max else None,
         "is_today": day == timezone.localdate(timezone=request.user.zone),
@@ -283,7 +283,7 @@ def share(request: Request, row: Conversation) -> HttpResponse:
     problem: ProductError | None = None
     if request.method == "POST":
         try:
-            sharing.share(user=request.user, conversation=row, terms=_terms(request))
+            sharing.create_share(user=request.user, conversation=row, terms=_terms(request))
         except ProductError as error:
             problem = error
         else:
@@ -293,8 +293,8 @@ def share(request: Request, row: Conversation) -> HttpResponse:
 
 
 def _shares_page(request: Request, row: Conversation, problem: ProductError | None = None) -> HttpResponse:
-    shares = [*sharing.shares_of(request.user).filter(conversation=row)]
-    context = {"conversation": row, "shares": _linked(request, shares), "problem": problem, "asked": request.POST}
+    shares = [*sharing.list_shares(request.user).filter(conversation=row)]
+    context = {"conversation": row, "shares": _with_urls(request, shares), "problem": problem, "asked": request.POST}
     if request.htmx:  # the dialog shows the form with the error; a status of 200 keeps the browser console clean
         return render(request, "chat/_share.html", context)
     return render(request, "chat/share.html", context, status=problem.status if problem else 200)
@@ -314,9 +314,9 @@ def _terms(request: Request) -> sharing.ShareTerms:
 
 @require_GET
 def shares(request: Request) -> HttpResponse:
-    rows = [*sharing.shares_of(request.user)[:SHARES]]
+    rows = [*sharing.list_shares(request.user)[:SHARES]]
     return render(
-        request, "chat/shares.html", {"section": "settings", "place": "shares", "shares": _linked(request, rows)}
+        request, "chat/shares.html", {"section": "settings", "place": "shares", "shares": _with_urls(request, rows)}
     )
 
 
@@ -341,45 +341,45 @@ def shared(request: HttpRequest, token: str) -> HttpResponse:
     problem: ProductError | None = None
     if request.method == "POST" and share.has_password:
         try:
-            _open(request, share)
+            _check_password(request, share)
         except ProductError as error:
             problem = error
         else:
-            return _private(_remembered(redirect("chat:shared", token), share))
+            return _make_private(_remember_password(redirect("chat:shared", token), share))
     if share.has_password and not _is_open(request, share):
         status = problem.status if problem else 200
         page = render(request, "chat/shared_locked.html", {"share": share, "problem": problem}, status=status)
-        return _private(with_headers(page, problem) if problem else page)
+        return _make_private(with_headers(page, problem) if problem else page)
     after = request.GET.get("after", "")
     shown = sharing.shared_page(share, int(after) if after.isascii() and after.isdigit() and len(after) < 9 else -1)
-    return _private(render(request, "chat/shared.html", {"page": shown}))
+    return _make_private(render(request, "chat/shared.html", {"page": shown}))
 
 
-def _open(request: HttpRequest, share: Share) -> None:
+def _check_password(request: HttpRequest, share: Share) -> None:
     """Check the password of the request. The limit of attempts is the same as for signing in.
 
     Raises `throttled` (429) and `wrong_password` (403).
     """
     attempt = begin(request, f"share {share.pk}")
-    require_password_tries(attempt.retry_after)
-    if not sharing.opens(share, request.POST.get("password", "")):
-        require_password_tries(attempt.retry_after_failure)
+    require_look(attempt.retry_after)
+    if not sharing.is_password(share, request.POST.get("password", "")):
+        require_look(attempt.retry_after_failure)
         raise ProductError(
-            "wrong_password", "This is not the password of this link. Ask who gave it to you.", status=403
+            "wrong_password", "This is not the password of this link. Ask the person who sent you the link.", status=403
         )
     attempt.succeeded()
 
 
 def _is_open(request: HttpRequest, share: Share) -> bool:
-    return request.get_signed_cookie(OPENED, None, salt=_salt(share), max_age=OPEN_FOR) == "yes"
+    return request.get_signed_cookie(PASSWORD_COOKIE, None, salt=_salt(share), max_age=COOKIE_SECONDS) == "yes"
 
 
-def _remembered(response: HttpResponse, share: Share) -> HttpResponse:
+def _remember_password(response: HttpResponse, share: Share) -> HttpResponse:
     response.set_signed_cookie(
-        OPENED,
+        PASSWORD_COOKIE,
         "yes",
         salt=_salt(share),
-        max_age=OPEN_FOR,
+        max_age=COOKIE_SECONDS,
         path=reverse("chat:shared", args=[share.token]),
         secure=settings.SESSION_COOKIE_SECURE,
         httponly=True,
@@ -393,26 +393,26 @@ def _salt(share: Share) -> str:
     return f"share {share.pk} {share.password}"
 
 
-def _private(response: HttpResponse) -> HttpResponse:
+def _make_private(response: HttpResponse) -> HttpResponse:
     response["X-Robots-Tag"] = "noindex, nofollow, noarchive"
     response["Referrer-Policy"] = "no-referrer"
     response["Cache-Control"] = "private, no-store"
     return response
 
 
-def _linked(request: Request, rows: list[Share]) -> list[tuple[Share, str]]:
+def _with_urls(request: Request, rows: list[Share]) -> list[tuple[Share, str]]:
     return [(each, request.build_absolute_uri(reverse("chat:shared", args=[each.token]))) for each in rows]
 
 
 @require_GET
 def export(request: Request, pk: UUID, kind: str) -> HttpResponse:
-    return _one(request.user, pk, kind)
+    return _send_one(request.user, pk, kind)
 
 
 @fresh_sign_in
 @require_GET
 def export_all(request: Request) -> StreamingHttpResponse:
-    return _everything(request.user)
+    return _send_everything(request.user)
 
 
 @csrf_exempt  # it changes nothing
@@ -420,7 +420,7 @@ def export_all(request: Request) -> StreamingHttpResponse:
 def api_export(request: HttpRequest, pk: UUID) -> HttpResponse:
     """Send a conversation as `?kind=md` or `json`, the default."""
     refuse_unknown_query(request.GET, {"kind"})
-    return _one(user_of_request(request, "chat"), pk, request.GET.get("kind", "json"))
+    return _send_one(user_of_request(request, "chat"), pk, request.GET.get("kind", "json"))
 
 
 @csrf_exempt  # as above
@@ -432,13 +432,13 @@ def api_export_all(request: HttpRequest) -> StreamingHttpResponse:
     chosen = request.GET.getlist("conversation")
     if not chosen and bearer(request) is None:
         require_fresh(request)
-    return _several(user, chosen) if chosen else _everything(user)
+    return _send_several(user, chosen) if chosen else _send_everything(user)
 
 
-def _one(user: User, pk: UUID, kind: str) -> HttpResponse:
+def _send_one(user: User, pk: UUID, kind: str) -> HttpResponse:
     rows = Conversation.objects.visible_to(user).select_related("persona", "project")
     row = get_or_404(rows, pk, "conversation")
-    response = HttpResponse(exporting.export(row, kind), content_type=exporting.KINDS[kind])
+    response = HttpResponse(exporting.export(row, kind), content_type=exporting.MEDIA_TYPES[kind])
     exporting.record_export(user=user, conversation=row)
     name = exporting.file_name(row, kind)
     response["Content-Disposition"] = content_disposition_header(as_attachment=True, filename=name) or "attachment"
@@ -448,22 +448,22 @@ def _one(user: User, pk: UUID, kind: str) -> HttpResponse:
 
 @require_POST
 def export_several(request: Request) -> StreamingHttpResponse:
-    return _several(request.user, request.POST.getlist("conversation"))
+    return _send_several(request.user, request.POST.getlist("conversation"))
 
 
-def _several(user: User, ids: list[str]) -> StreamingHttpResponse:
+def _send_several(user: User, ids: list[str]) -> StreamingHttpResponse:
     rows = services.chosen_conversations(user, ids)
     for each in rows:
         exporting.record_export(user=user, conversation=each)
-    return _zip(exporting.several(user, [each.pk for each in rows]))
+    return _zip_response(exporting.zip_conversations(user, [each.pk for each in rows]))
 
 
-def _everything(user: User) -> StreamingHttpResponse:
+def _send_everything(user: User) -> StreamingHttpResponse:
     exporting.record_export(user=user)
-    return _zip(exporting.everything(user))
+    return _zip_response(exporting.zip_everything(user))
 
 
-def _zip(content: AsyncIterator[bytes]) -> StreamingHttpResponse:
+def _zip_response(content: AsyncIterator[bytes]) -> StreamingHttpResponse:
     response = StreamingHttpResponse(content, content_type="application/zip")
     response["Content-Disposition"] = 'attachment; filename="conversations.zip"'
     response["Cache-Control"] = "private, no-store"
@@ -514,5 +514,5 @@ def remove_import(request: Request, job: Import) -> HttpResponse:
 def _start_import(request: Request) -> Import:
     upload = request.FILES.get("file")
     if upload is None:
-        raise ProductError("no_file", "Choose the export first: the zip, or the conversations.json in it.")
+        raise ProductError("no_file", "Choose an export: the zip, or the conversations.json in it.")
     return importing.start_import(user=request.user, name=upload.name or "", content=upload)

@@ -1,4 +1,4 @@
-"""The numbers under which the documents of a conversation are cited (docs/develop/context.md, “Order”)."""
+"""Assign the numbers with which answers cite the documents of a conversation (docs/develop/context.md, “Order”)."""
 
 from collections.abc import Sequence
 
@@ -8,7 +8,7 @@ from chat.context.rendering import CitationNumbers
 from chat.models import Conversation
 
 
-def give_numbers(conversation: Conversation, ids: Sequence[str]) -> dict[str, int]:
+def assign_numbers(conversation: Conversation, ids: Sequence[str]) -> dict[str, int]:
     """Number the new documents among `ids`, store the numbers, and return the numbers of all documents.
 
     Locks the row of the conversation, so that concurrent calls never give one number to two documents.

@@ -1,4 +1,4 @@
-"""Passages of files for a model: the phrasings to search for, and the text of the passages that the search finds."""
+"""Prepare searches in files for a model: the queries for a question, and the text of the passages that match."""
 
 from collections.abc import Sequence
 from uuid import UUID
@@ -11,10 +11,10 @@ HITS = 8
 MAX_QUERY = 400  # characters per phrasing
 QUESTION_END = 300  # searched characters at the end of a long question
 QUESTION_START = 100  # searched characters at its start
-BETWEEN = "\n[…]\n"
+SEPARATOR = "\n[…]\n"
 
 
-def phrasings_of(question: str) -> list[str]:
+def search_queries(question: str) -> list[str]:
     """Return the phrasings to search for a question: the question, or the end and the start of a long one.
 
     A long question usually contains a pasted text, and the question itself comes before or after it. Both parts are cut
@@ -33,12 +33,12 @@ def _first_word(text: str) -> int:
     return text.find(" ", 0, QUESTION_START // 2) + 1
 
 
-def passages(pk: UUID, hits: Sequence[ChunkHit]) -> Document:
+def passages_document(pk: UUID, hits: Sequence[ChunkHit]) -> Document:
     """Return the hits of one file as a document, in the order of the file, each under its headings and table head."""
     ordered = sorted(hits, key=lambda hit: hit.start)
     pages = sorted({hit.page for hit in ordered if hit.page})
     metadata = f"pages {', '.join(map(str, pages))}" if pages else None
-    return Document(str(pk), hits[0].name, BETWEEN.join(map(_passage_text, ordered)), metadata=metadata)
+    return Document(str(pk), hits[0].name, SEPARATOR.join(map(_passage_text, ordered)), metadata=metadata)
 
 
 def _passage_text(hit: ChunkHit) -> str:

@@ -26,7 +26,7 @@ HEADINGS = (
     *(gettext_lazy("Left out"), gettext_lazy("Planned"), gettext_lazy("Cost"), gettext_lazy("Planned")),
 )
 CHOICES = ("layout", "policy", "note_form", "reminder_place", "citation_reminder")  # they override the profile
-INSTEAD = ("model", "profile", *CHOICES, "system_prompt")
+CHANGED_SETTINGS = ("model", "profile", *CHOICES, "system_prompt")
 
 
 class ReplayForm(forms.ModelForm[Replay]):
@@ -46,32 +46,32 @@ class ReplayForm(forms.ModelForm[Replay]):
         label="Yes, ask",
         required=False,
         widget=UnfoldBooleanWidget,
-        help_text=f"Each turn is a model call that costs money, at most {Replay.MOST_ASKED} of them, and only in "
-        "conversations of your own: other people's texts are theirs.",
+        help_text=f"Each turn is a model call that costs money. At most {Replay.MOST_ASKED} turns, and only of your "
+        "own conversations, since the texts of other people are private.",
     )
 
     class Meta:
         model = Replay
-        fields: ClassVar = ["most", *INSTEAD, "asks"]
+        fields: ClassVar = ["most", *CHANGED_SETTINGS, "asks"]
 
     def clean(self) -> dict[str, Any]:
         data: dict[str, Any] = super().clean() or {}
         if self.errors:
             return data
         if data["asks"] and not data["confirmed"]:
-            raise forms.ValidationError({"confirmed": gettext("Tick this as well, or do not ask the model.")})
-        fields = {name: data[name] for name in ("most", *INSTEAD, "asks")}
+            raise forms.ValidationError({"confirmed": gettext("Tick this box, too, or do not ask the model.")})
+        fields = {name: data[name] for name in ("most", *CHANGED_SETTINGS, "asks")}
         try:
-            conversation = services.conversation_of(data["conversation_id"]) if data["conversation_id"] else None
-            services.check(user=self.user, job=Replay(conversation=conversation, **fields))
+            conversation = services.get_conversation(data["conversation_id"]) if data["conversation_id"] else None
+            services.check_replay(user=self.user, job=Replay(conversation=conversation, **fields))
         except ProductError as error:
             raise forms.ValidationError(str(error.sentence), code=error.code) from error
         self.instance.conversation = conversation
         return data
 
 
-def _shown(job: Replay, name: str) -> object:
-    """Return the value of a changed setting; of a choice its words."""
+def _display_value(job: Replay, name: str) -> object:
+    """Return the value of a changed setting; for a choice, its label."""
     return getattr(job, f"get_{name}_display")() if name in CHOICES else getattr(job, name)
 
 
@@ -80,7 +80,7 @@ class ReplayAdmin(RecordAdmin):
     form = ReplayForm
     change_form_template = "admin/chat/replay/change_form.html"
     list_display = ("created", "author", "turns_of", "instead", "status_label", "progress")
-    list_select_related = ("author", *(name for name in INSTEAD if name not in CHOICES))
+    list_select_related = ("author", *(name for name in CHANGED_SETTINGS if name not in CHOICES))
     list_filter = ("status",)
     search_fields = ("=id", "=conversation__id", "=author__username")
     search_help_text = "The id of a replay or conversation, or a user name"
@@ -93,7 +93,7 @@ class ReplayAdmin(RecordAdmin):
 
     def get_fields(self, request: HttpRequest, obj: Any = None) -> Any:
         if obj is None:
-            return ("conversation_id", "most", *INSTEAD, "asks", "confirmed")
+            return ("conversation_id", "most", *CHANGED_SETTINGS, "asks", "confirmed")
         return ("author", "created", "turns_of", "instead", "asks")  # the results show the fields that change
 
     def get_form(self, request: HttpRequest, obj: Any = None, change: bool = False, **kwargs: Any) -> Any:
@@ -129,12 +129,12 @@ class ReplayAdmin(RecordAdmin):
         return {
             "job": job,
             "headings": HEADINGS,
-            "totals": services.cells(totals["sent"], totals["planned"]) if totals else (),
+            "totals": services.format_figures(totals["sent"], totals["planned"]) if totals else (),
             "page": page,
             "rows": [
                 {
                     "row": row,
-                    "cells": services.cells(row.sent, row.planned),
+                    "cells": services.format_figures(row.sent, row.planned),
                     "changes": [
                         {**change, "kind": KINDS.get(change["kind"]) or SECTIONS[change["kind"]]}
                         | {"words": state_of(change), "words_before": state_of(change["was"]) if change["was"] else ""}
@@ -149,15 +149,15 @@ class ReplayAdmin(RecordAdmin):
     @display(description="Turns of")
     def turns_of(self, job: Replay) -> str:
         if job.conversation_id is None:
-            return _("a sample of all")
+            return _("a sample of all turns")
         return _("Conversation %(id)s") % {"id": job.conversation_id}
 
     @display(description="Instead")
     def instead(self, job: Replay) -> str:
-        fields = [field for field in Replay._meta.concrete_fields if field.name in INSTEAD]
-        named = [(field.verbose_name, _shown(job, field.name)) for field in fields]
+        fields = [field for field in Replay._meta.concrete_fields if field.name in CHANGED_SETTINGS]
+        named = [(field.verbose_name, _display_value(job, field.name)) for field in fields]
         settings = [f"{name}: {value}" for name, value in named if value]
-        return ", ".join(settings) or _("nothing, as it was")
+        return ", ".join(settings) or _("nothing")
 
     @display(description="Status", ordering="status", label=STATE_COLOURS)
     def status_label(self, job: Replay) -> str:

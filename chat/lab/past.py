@@ -1,7 +1,7 @@
 """Restore the context of a stored model call, and make the same context with a setting changed.
 
 1. `PastContexts.then` restores the context of a call. The report has the texts of sections, the room and the document
-   numbers. Profile and model get the values they had at the time of the call (`made_with`).
+   numbers. Profile and model get the values they had at the time of the call (`stored_settings`).
 2. `PastContexts.varied` applies the variation. A section that it affects is built from today's rows, once with the
    variation and once without.
 3. If today's rows without the variation no longer give the text that was sent, the effect of the variation is unknown.
@@ -76,7 +76,7 @@ class Variation:
 
     @property
     def empty(self) -> bool:
-        return self == AS_IT_WAS
+        return self == NO_VARIATION
 
     def applied_to(self, profile: BudgetProfile) -> BudgetProfile:
         """Return the changed profile, else a copy of this one, with the texts of the variation. It is not stored."""
@@ -90,15 +90,15 @@ class Variation:
         return varied
 
 
-AS_IT_WAS = Variation()
+NO_VARIATION = Variation()
 
 
 @dataclass(frozen=True)
 class PastContext(TurnContext):
     """The context of a stored turn's `call`, as it was or with a variation.
 
-    `base`, in a varied context, is the context as it was. `sections` are the texts built from today's rows, by name and
-    variant. `anew`: the room comes from this context's own model and profile, not from the stored call.
+    `base`: for a context with a variation, the context as it was. `sections`: the texts built from today's rows, by
+    name and variant. `anew`: the room comes from this context's model and profile, not from the stored call.
     """
 
     call: CallReport = field(kw_only=True)
@@ -111,7 +111,7 @@ class PastContext(TurnContext):
         call = self.call
         if self.anew:
             return replace(super().room, tools_tokens=self._tools_tokens)
-        margin = Decimal(made_with(call).get("margin") or str(call["margin"]))
+        margin = Decimal(stored_settings(call).get("margin") or str(call["margin"]))
         return Room(call["window"], call["reserved_output"], call["buffer"], margin, call["tools_tokens"])
 
     @cached_property
@@ -131,7 +131,7 @@ class PastContext(TurnContext):
             lost = set(self.call.get("tools", ())) - {tool.name for tool in self.toolbox.definitions}
             if lost:
                 detail = Sentence(
-                    "Tools that were offered are not there any more: {lost}.", lost=", ".join(sorted(lost))
+                    "Tools that the model could call no longer exist: {lost}.", lost=", ".join(sorted(lost))
                 )
                 raise CannotReplan([Problem("tools_changed", detail)])
         return self.toolbox.tokens(self.tokenizer) + self.options.format_tokens(self.tokenizer)
@@ -162,11 +162,11 @@ class PastContext(TurnContext):
         key = f"{name} {variant}"
         self.sections[key] = text
         if self.base is None:
-            return self._sent(name, text)
+            return self._sent_text(name, text)
         if key not in self.base.sections:
             return text  # the turn had no such text
         unvaried = self.base.sections[key]
-        sent = self._sent(name, unvaried)
+        sent = self._sent_text(name, unvaried)
         if text == unvaried:
             return sent
         if sent not in [each for other, each in self.base.sections.items() if other.startswith(f"{name} ")]:
@@ -174,13 +174,13 @@ class PastContext(TurnContext):
                 [
                     Problem(
                         f"{name}_changed",
-                        Sentence("{name} cannot be made any more as it was then.", name=Sentence(SECTIONS[name])),
+                        Sentence("{name} can no longer be built as it was.", name=Sentence(SECTIONS[name])),
                     )
                 ]
             )
         return text
 
-    def _sent(self, name: str, now: str | None) -> str | None:
+    def _sent_text(self, name: str, now: str | None) -> str | None:
         """Return the text that was sent; `now` for a text that was cut, since only its size is stored."""
         states = [source["state"] for source in self.call["sources"] if source["kind"] == name]
         if not states:
@@ -199,15 +199,15 @@ class PastContexts:
 
     def then(self, call: CallReport) -> PastContext:
         """Return the context of a call as it was."""
-        context = self._of(model_of(self._turn, call), call)
+        context = self._todays_context(restore_model(self._turn, call), call)
         version = call["versions"].get("system_prompt")
-        ratio = made_with(call).get("true_ratio")
+        ratio = stored_settings(call).get("true_ratio")
         return _past(
             context,
             call,
-            profile=_profile_of(call),
+            profile=_restore_profile(call),
             system_prompt=SystemPrompt.objects.filter(version=version).first() if version else None,
-            toolbox=_only(context.toolbox, call.get("tools", ())),
+            toolbox=_filter_tools(context.toolbox, call.get("tools", ())),
             true_ratio=Decimal(ratio) if ratio else None,
             texts=texts_of_report(call["versions"]),
         )
@@ -225,17 +225,17 @@ class PastContexts:
         )
         if change.model is None:
             return varied
-        offered = self._of(change.model, then.call).toolbox
-        toolbox = _only(offered, then.call.get("tools", ())) if then.model.tools else offered
+        offered = self._todays_context(change.model, then.call).toolbox
+        toolbox = _filter_tools(offered, then.call.get("tools", ())) if then.model.tools else offered
         return replace(varied, model=change.model, toolbox=toolbox, true_ratio=None)
 
-    def _of(self, model: Model, call: CallReport) -> TurnContext:
+    def _todays_context(self, model: Model, call: CallReport) -> TurnContext:
         """Return the context from today's rows and the workspace's settings at the time of the call.
 
         No tool server is queried: the last known list of each is used.
         """
         if model.pk not in self._today:
-            workspace = Workspace(**made_with(call).get("workspace", {}))
+            workspace = Workspace(**stored_settings(call).get("workspace", {}))
             context = context_of_past_turn(self._turn, model, workspace=workspace)
             self._today[model.pk] = with_expected_tools(context)
         return self._today[model.pk]
@@ -246,7 +246,7 @@ def _past(context: TurnContext, call: CallReport, **changes: Any) -> PastContext
     return PastContext(**{**same, **changes}, call=call)
 
 
-def made_with(call: CallReport) -> Mapping[str, Any]:
+def stored_settings(call: CallReport) -> Mapping[str, Any]:
     """Return the settings that are stored with a call; empty in reports of earlier versions.
 
     Without them today's rows are used, and `differences` finds the changes.
@@ -254,13 +254,13 @@ def made_with(call: CallReport) -> Mapping[str, Any]:
     return call.get("made_with", {})
 
 
-def model_of(turn: Turn, call: CallReport) -> Model:
+def restore_model(turn: Turn, call: CallReport) -> Model:
     """Return the model of the call with its settings of that time. Raises `CannotReplan` if it was deleted."""
     pk = call.get("model_id") or str(turn.model_id)
     row = Model.objects.select_related("provider").filter(pk=pk).first() if pk != "None" else None
     if row is None:
         raise CannotReplan([Problem("model_deleted", Sentence("The model {call} was deleted.", call=call["model"]))])
-    stored = dict(made_with(call).get("model", {}))
+    stored = dict(stored_settings(call).get("model", {}))
     if stored:
         row.context_window = stored.pop("window")
         row.learnt_window = row.learnt_max_images = None
@@ -268,11 +268,11 @@ def model_of(turn: Turn, call: CallReport) -> Model:
     return row
 
 
-def _profile_of(call: CallReport) -> BudgetProfile:
+def _restore_profile(call: CallReport) -> BudgetProfile:
     row = BudgetProfile.objects.filter(name=call["profile"]).first() or BudgetProfile(name=call["profile"])
     row.policy = call["policy"]
     row.layout = call["layout"]
-    values = made_with(call).get("profile", {})
+    values = stored_settings(call).get("profile", {})
     _restore(row, {name: Decimal(value) if name in SHARES else value for name, value in values.items()})
     return row
 
@@ -283,7 +283,7 @@ def _restore(row: Model | BudgetProfile, values: Mapping[str, object]) -> None:
         setattr(row, name, value)
 
 
-def _only(box: Toolbox, names: Collection[str]) -> Toolbox:
+def _filter_tools(box: Toolbox, names: Collection[str]) -> Toolbox:
     return replace(
         box,
         tools={name: tool for name, tool in box.tools.items() if name in names},

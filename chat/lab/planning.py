@@ -3,7 +3,7 @@
 1. `Replayer.turn` plans each call of a turn as it was, and checks that today's rows still give the stored report
    (`differences`). If they do not, no comparison is possible, and it raises `CannotReplan`.
 2. It plans each call again with the variation.
-3. `figures` sums both up: tokens, cached tokens, messages left out, costs.
+3. `sum_figures` sums both up: tokens, cached tokens, messages left out, costs.
 """
 
 from collections import Counter
@@ -19,7 +19,7 @@ from chat.context import cache
 from chat.context.build import Prompt, SourceEntry
 from chat.context.cache import CacheEntry, SentPrompt
 from chat.context.types import ContextError
-from chat.lab.past import AS_IT_WAS, CannotReplan, PastContext, PastContexts, Problem, Variation, made_with
+from chat.lab.past import NO_VARIATION, CannotReplan, PastContext, PastContexts, Problem, Variation, stored_settings
 from chat.models import Summary, Turn
 from chat.prompts import builder
 from chat.prompts.history import result_files, stored_result
@@ -34,8 +34,8 @@ from personas.services import texts_of_report
 from personas.texts import BUILT_IN_DIGEST, TEXTS
 
 NUMBERS = ("limit", "used", "tools_tokens", "sections", "dropped", "unloaded")
-NAMED = 10  # problems listed for a turn; further ones are counted
-NOTHING: CacheEntry = {
+MAX_NAMED_PROBLEMS = 10  # problems listed for a turn; further ones are counted
+NO_CACHE: CacheEntry = {
     "expected": 0, "read": None, "written": None, "uncached": None, "missed_section": None, "reason": None,
 }  # fmt: skip
 
@@ -61,7 +61,7 @@ class ReplannedCall(NamedTuple):
 class ReplannedTurn(NamedTuple):
     """The calls of a turn, as they were and with the variation. In each cycle the last call counts.
 
-    `refused` says why a call does not fit with the variation; then `planned` has the calls before it.
+    `refused`: the reason why a call does not fit with the variation; then `planned` has the calls before it.
     """
 
     past: list[ReplannedCall]
@@ -74,14 +74,14 @@ class Replayer:
     """Plans turns again. Pass the turns grouped by conversation and in their order: the cached part of a prompt depends
     on the turn before it, which is planned as well."""
 
-    variation: Variation = AS_IT_WAS
+    variation: Variation = NO_VARIATION
     _sent: dict[UUID, dict[UUID, SentPrompt]] = field(default_factory=dict)  # by turn, then by model
-    _place: UUID | None = None  # the conversation whose turns are in `_sent`
+    _conversation: UUID | None = None  # the conversation whose turns are in `_sent`
 
     def turn(self, turn: Turn) -> ReplannedTurn:
         """Plan a turn again. Raises `CannotReplan` if it cannot be planned as it was."""
-        if turn.conversation_id != self._place:
-            self._place = turn.conversation_id
+        if turn.conversation_id != self._conversation:
+            self._conversation = turn.conversation_id
             self._sent = {}
         replay = _TurnReplay(turn, self)
         replanned = replay.replan()
@@ -118,7 +118,7 @@ class _TurnReplay:
         self.replayer = replayer
         self.sent: dict[UUID, SentPrompt] = {}
         self._contexts = PastContexts(turn, replayer.variation)
-        self._steps = steps_of(turn)
+        self._steps = restore_steps(turn)
         # For append-only turns; False: as it was, True: with the variation.
         self._reminders: dict[bool, dict[int, str]] = {False: {}, True: {}}
 
@@ -134,13 +134,13 @@ class _TurnReplay:
                 [
                     Problem(
                         "fits_no_more",
-                        Sentence("The prompt of that time does not fit any more ({code}).", code=error.code),
+                        Sentence("The prompt of that time no longer fits ({code}).", code=error.code),
                     )
                 ]
             ) from error
         for each in past:
             if problems := differences(each.stored, each.report):
-                raise CannotReplan([*other_texts(each.stored), *problems])
+                raise CannotReplan([*changed_texts(each.stored), *problems])
         if self.replayer.variation.empty:
             return ReplannedTurn(past, past)
         planned: list[ReplannedCall] = []
@@ -176,7 +176,7 @@ class _TurnReplay:
         # The stored report already has the cache entry of the sent prompt. So the entry is only computed for the varied
         # prompt, or without a variation, when the two are the same.
         needs_entry = varied or self.replayer.variation.empty
-        entry = self._cache(context, prompt, step) if needs_entry else NOTHING
+        entry = self._cache(context, prompt, step) if needs_entry else NO_CACHE
         return ReplannedCall(
             call, stored(context, planned, cycle=call["cycle"], refused=None, cache=entry), context, prompt, step
         )
@@ -194,17 +194,17 @@ class _TurnReplay:
         if before is None:
             before, earlier = self.replayer.before(turn, model)
             other = other or earlier
-        if _answered(turn, call):
-            reported = call.get("cache", NOTHING)["read"] is not None and self.replayer.variation.model is None
+        if _was_answered(turn, call):
+            reported = call.get("cache", NO_CACHE)["read"] is not None and self.replayer.variation.model is None
             self.sent[model.pk] = replace(sent, reported=reported)
         return cache.forecast(sent, before, cache_rule(model), other_model=other)
 
 
-def _answered(turn: Turn, call: CallReport) -> bool:
+def _was_answered(turn: Turn, call: CallReport) -> bool:
     return bool(call["usage"] or turn.report["calls"][-1]["cycle"] > call["cycle"] or turn.status == Turn.Status.DONE)
 
 
-def steps_of(turn: Turn) -> list[list[ModelMessage]]:
+def restore_steps(turn: Turn) -> list[list[ModelMessage]]:
     """Return the messages that each step with tool calls added to the turn, as `llm.agent_loop` sends them."""
     steps: list[list[ModelMessage]] = []
     text = ""
@@ -262,7 +262,7 @@ def deleted_sources(calls: Sequence[CallReport]) -> list[Problem]:
     ]
 
 
-def other_texts(call: CallReport) -> list[Problem]:
+def changed_texts(call: CallReport) -> list[Problem]:
     """Return a problem for each deleted version of a text, and another if the built-in texts have changed."""
     names = {name for name in call["versions"] if name in TEXTS}
     deleted = sorted(names - texts_of_report(call["versions"]).own.keys())
@@ -270,24 +270,24 @@ def other_texts(call: CallReport) -> list[Problem]:
         Problem("text_deleted", Sentence("The version of “{title}” was deleted.", title=TEXTS[name].title))
         for name in deleted
     ]
-    if made_with(call).get("texts", BUILT_IN_DIGEST) != BUILT_IN_DIGEST:
-        sentence = Sentence("Built-in texts of the product are not what they were then.")
+    if stored_settings(call).get("texts", BUILT_IN_DIGEST) != BUILT_IN_DIGEST:
+        sentence = Sentence("Built-in texts of the product have changed since then.")
         problems.append(Problem("built_in_texts_changed", sentence))
     return problems
 
 
 def differences(then: CallReport, now: CallReport) -> list[Problem]:
     """Return a problem for each source that differs from the stored report; no problems if every number is equal."""
-    then, now = _as_far_read(then, now), _as_far_read(now, then)
-    sent = Counter(map(_fact, _compared(then)))
-    planned = Counter(map(_fact, _compared(now)))
+    then, now = _with_same_rows_read(then, now), _with_same_rows_read(now, then)
+    sent = Counter(map(_fact, _comparable_sources(then)))
+    planned = Counter(map(_fact, _comparable_sources(now)))
     sent_facts = {fact[:2]: fact for fact in (sent - planned)}
     planned_facts = {fact[:2]: fact for fact in (planned - sent)}
     problems = [
         Problem(
             f"{name[0]}_changed",
             Sentence(
-                "The source {name} is not as it was: {name2} then, {name3} now.",
+                "The source {name} differs: {name2} then, {name3} now.",
                 name=_named(*name),
                 name2=_state(sent_facts.get(name)),
                 name3=_state(planned_facts.get(name)),
@@ -295,11 +295,12 @@ def differences(then: CallReport, now: CallReport) -> list[Problem]:
         )
         for name in dict.fromkeys([*sent_facts, *planned_facts])
     ]
-    if len(problems) > NAMED:
+    if len(problems) > MAX_NAMED_PROBLEMS:
         more = Problem(
-            "more_changed", Sentence("And {named} more sources are not as they were.", named=len(problems) - NAMED)
+            "more_changed",
+            Sentence("{named} more sources differ.", named=len(problems) - MAX_NAMED_PROBLEMS),
         )
-        problems = [*problems[:NAMED], more]
+        problems = [*problems[:MAX_NAMED_PROBLEMS], more]
     if problems:
         return problems
     stored_numbers, planned_numbers = ({name: each[name] for name in NUMBERS} for each in (then, now))  # type: ignore[literal-required]
@@ -309,13 +310,13 @@ def differences(then: CallReport, now: CallReport) -> list[Problem]:
         if stored_numbers[name] != planned_numbers[name]
     ]
     return (
-        [Problem("numbers_differ", Sentence("Not every number is as it was: {unequal}.", unequal="; ".join(unequal)))]
+        [Problem("numbers_differ", Sentence("Numbers differ: {unequal}.", unequal="; ".join(unequal)))]
         if unequal
         else []
     )
 
 
-def _as_far_read(call: CallReport, other: CallReport) -> CallReport:
+def _with_same_rows_read(call: CallReport, other: CallReport) -> CallReport:
     """Return the report as if its plan had loaded as few rows as the plan of `other`.
 
     A plan loads the rows whose tokens are not counted yet. So a first plan may list sources as left out that a later
@@ -341,7 +342,7 @@ def _as_far_read(call: CallReport, other: CallReport) -> CallReport:
     }
 
 
-def _compared(call: CallReport) -> Iterable[SourceEntry]:
+def _comparable_sources(call: CallReport) -> Iterable[SourceEntry]:
     # The tasks are compared as one section, whose text the report has.
     return (source for source in call["sources"] if source["kind"] != "task")
 
@@ -420,7 +421,7 @@ class PromptFigures:
         for each in calls:
             report = each.report
             prices = each.context.model.prices
-            cached = (each.stored if sent else report).get("cache", NOTHING)["expected"]
+            cached = (each.stored if sent else report).get("cache", NO_CACHE)["expected"]
             tokens = report["used"] + report["tools_tokens"]
             answer = each.stored["usage"].get("output", 0)
             cost = prices.cost(Usage(tokens, answer, cached_input=cached)) if prices is not None else None
@@ -428,6 +429,6 @@ class PromptFigures:
         return total
 
 
-def figures(turn: ReplannedTurn) -> tuple[PromptFigures, PromptFigures]:
+def sum_figures(turn: ReplannedTurn) -> tuple[PromptFigures, PromptFigures]:
     """Return the figures of the sent prompts, and of the planned prompts."""
     return PromptFigures.of(turn.past, sent=True), PromptFigures.of(turn.planned)

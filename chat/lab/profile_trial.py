@@ -1,4 +1,4 @@
-"""Try a budget profile on real conversations. The administrator who sets it up sees only numbers."""
+"""Try a budget profile on real conversations. Administrators see only numbers."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -18,8 +18,8 @@ from llm.models import Model
 from personas.models import BudgetProfile
 from personas.services import model_for
 
-LOOKED_AT = 200  # newest conversations, from which the longest are chosen
-SHOWN = 3  # conversations
+CANDIDATES = 200  # newest conversations, from which the longest are chosen
+TRIALS = 3  # conversations
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +61,7 @@ class ProfileTrial:
         return [(words, getattr(self.now, name), getattr(self.then, name)) for name, words in names.items()]
 
 
-def trials(profile: BudgetProfile) -> list[ProfileTrial]:
+def run_trials(profile: BudgetProfile) -> list[ProfileTrial]:
     """Try a profile on the longest of the newest conversations. Returns no trials if no model is set up.
 
     `profile` need not be stored.
@@ -73,10 +73,10 @@ def _trials(profile: BudgetProfile) -> Iterator[ProfileTrial]:
     counts = Message.objects.filter(conversation=OuterRef("pk")).order_by().values("conversation")
     number = Subquery(counts.annotate(number=Count("*")).values("number"), output_field=IntegerField())
     rows = Conversation.objects.filter(deleted=None, origin=Conversation.Origin.WORKSPACE, leaf__isnull=False)
-    newest = rows.order_by("-pk").values_list("pk", flat=True)[:LOOKED_AT]
+    newest = rows.order_by("-pk").values_list("pk", flat=True)[:CANDIDATES]
     longest = rows.filter(pk__in=list(newest)).annotate(number=Coalesce(number, 0)).order_by(F("number").desc(), "-pk")
     related = ("owner", "leaf__model__provider", "persona__budget_profile", "project__persona__budget_profile")
-    for conversation in longest.select_related(*related)[:SHOWN]:
+    for conversation in longest.select_related(*related)[:TRIALS]:
         scope = scope_of(conversation)
         try:
             model = _model(conversation, scope)
@@ -90,8 +90,8 @@ def _trials(profile: BudgetProfile) -> Iterator[ProfileTrial]:
             owner=str(conversation.owner),
             messages=leaf.depth + 1,
             model=model.name,
-            now=_outcome(context, leaf),
-            then=_outcome(replace(context, profile=profile), leaf),
+            now=_forecast(context, leaf),
+            then=_forecast(replace(context, profile=profile), leaf),
         )
 
 
@@ -103,7 +103,7 @@ def _model(conversation: Conversation, scope: ChatScope) -> Model:
     return model_for(scope.persona, conversation.owner)
 
 
-def _outcome(context: TurnContext, leaf: Message) -> PromptForecast:
+def _forecast(context: TurnContext, leaf: Message) -> PromptForecast:
     try:
         planned = builder.plan(context, leaf, [builder.draft_message("")])
     except ContextError as error:

@@ -1,7 +1,7 @@
-"""The prompt lab plans turns again, one after the other. The admin page and the command both use it.
+"""Plan turns again in the prompt lab, one after the other. The admin page and the command use these functions.
 
-`start_replay` stores a replay; a worker claims it (`run`) and stores the comparison of each turn. The command calls
-`chosen` and `planned` itself and stores nothing.
+`start_replay` stores a replay. A worker claims it (`run_replay`) and stores the comparison of each turn. The command
+calls `choose_turns` and `plan_turns` itself and stores nothing.
 """
 
 import asyncio
@@ -19,8 +19,8 @@ from django.utils import timezone
 from accounts.models import User
 from chat.context.types import ContextError
 from chat.lab.models import Replay, ReplayedTurn
-from chat.lab.past import AS_IT_WAS, CannotReplan, Problem, Variation
-from chat.lab.planning import FiguresJson, PromptFigures, ReplannedTurn, Replayer, figures, stored_turns
+from chat.lab.past import NO_VARIATION, CannotReplan, Problem, Variation
+from chat.lab.planning import FiguresJson, PromptFigures, ReplannedTurn, Replayer, stored_turns, sum_figures
 from chat.ledger.asking import Billing, ask
 from chat.ledger.models import ModelCall
 from chat.models import Conversation, Turn
@@ -34,10 +34,10 @@ from core.jobs import JobKind
 from core.permissions import require_right
 from core.sentences import Sentence
 
-AMONG = 20_000  # newest turns from which a sample is taken
+SAMPLED_FROM = 20_000  # newest turns from which a sample is taken
 BATCH_TURNS = 50  # turns per query, each with its reports
-SAVED = 20  # turns between two updates of the progress
-SHOWN = 50  # changed sources per turn
+SAVE_INTERVAL = 20  # turns between two updates of the progress
+MAX_SHOWN_CHANGES = 50  # changed sources per turn
 MAX_ATTEMPTS = 3
 TIMEOUT = 120.0  # seconds for one answer
 LONGEST = 100_000  # characters per answer
@@ -59,7 +59,7 @@ logger = logging.getLogger(__name__)
 class TurnComparison:
     """The figures of one turn, as it was sent and as it is planned.
 
-    Both are None if the turn cannot be compared; `problems` give the reasons. Only `planned` is None if the prompts
+    Both are None if the turn cannot be compared; `problems` give the reasons. Only `plan_turns` is None if the prompts
     would not fit. `replanned` has the prompts. `answer` is empty until a model is called.
     """
 
@@ -106,16 +106,18 @@ class Totals:
         }
 
 
-def chosen(*, conversation: Conversation | None = None, most: int, owner: User | None = None) -> list[UUID]:
+def choose_turns(*, conversation: Conversation | None = None, most: int, owner: User | None = None) -> list[UUID]:
     """Return at most `most` turns to plan, by conversation and time. Raises `nothing_to_replay` (404).
 
     They are the newest turns of the conversation. Without a conversation they are a sample of all turns, or of the
-    turns of `owner`, spread evenly over the newest `AMONG`. The sample is the same until turns are added.
+    turns of `owner`, spread evenly over the newest `SAMPLED_FROM`. The sample is the same until turns are added.
     """
     rows: QuerySet[Turn] = stored_turns().filter(conversation__deleted=None)
     rows = rows.filter(conversation=conversation) if conversation is not None else rows
     rows = rows.filter(conversation__owner=owner) if owner is not None else rows
-    newest = list(rows.order_by("-id").values_list("pk", flat=True)[: most if conversation is not None else AMONG])
+    newest = list(
+        rows.order_by("-id").values_list("pk", flat=True)[: most if conversation is not None else SAMPLED_FROM]
+    )
     if not newest:
         raise ProductError("nothing_to_replay", "There is no complete answer with a report to plan again.", status=404)
     step = max(1, -(-len(newest) // most))
@@ -123,7 +125,7 @@ def chosen(*, conversation: Conversation | None = None, most: int, owner: User |
     return list(sample.values_list("pk", flat=True))
 
 
-def planned(turns: Sequence[UUID], variation: Variation = AS_IT_WAS) -> Iterator[TurnComparison]:
+def plan_turns(turns: Sequence[UUID], variation: Variation = NO_VARIATION) -> Iterator[TurnComparison]:
     """Plan turns again and yield each as soon as it is planned. A turn that was deleted meanwhile is left out."""
     replayer = Replayer(variation)
     for first in range(0, len(turns), BATCH_TURNS):
@@ -136,20 +138,20 @@ def _compare(replayer: Replayer, turn: Turn) -> TurnComparison:
         replanned = replayer.turn(turn)
     except CannotReplan as error:
         return TurnComparison(turn, problems=list(error.problems))
-    sent_figures, planned_figures = figures(replanned)
+    sent_figures, planned_figures = sum_figures(replanned)
     if replanned.refused is not None:
-        return TurnComparison(turn, sent_figures, problems=[refusal(replanned.refused)], replanned=replanned)
+        return TurnComparison(turn, sent_figures, problems=[describe_refusal(replanned.refused)], replanned=replanned)
     before, after = ([*report["sources"]] for report in (replanned.past[-1].stored, replanned.planned[-1].report))
     changes = [change for change in compare(before, after) if change["kind"] != "task"]
     return TurnComparison(turn, sent_figures, planned_figures, changes=changes, replanned=replanned)
 
 
-def refusal(error: ContextError) -> Problem:
+def describe_refusal(error: ContextError) -> Problem:
     """Return the reason why the prompt would not fit, without file names."""
     extra = error.extra
     if error.code == "file_too_long":
         return Problem(
-            error.code, Sentence("An attached file of {extra} tokens would not fit any more.", extra=extra["tokens"])
+            error.code, Sentence("An attached file of {extra} tokens would no longer fit.", extra=extra["tokens"])
         )
     return Problem(
         error.code,
@@ -159,7 +161,7 @@ def refusal(error: ContextError) -> Problem:
     )
 
 
-async def answered(results: Sequence[TurnComparison], asker: User | None = None) -> None:
+async def ask_models(results: Sequence[TurnComparison], asker: User | None = None) -> None:
     """Ask the models for the last call of each turn that could be planned, and set `answer`.
 
     Tools are not called; their stored results are sent. An error of the model is recorded as a problem of its turn.
@@ -183,7 +185,7 @@ async def _answer(result: TurnComparison, replanned: ReplannedTurn, asker: User 
         result.problems.append(Problem(error.code, error.sentence))
 
 
-def variation_of(job: Replay) -> Variation:
+def get_variation(job: Replay) -> Variation:
     """Return the settings that a replay changes."""
     return Variation(
         model=job.model,
@@ -197,7 +199,7 @@ def variation_of(job: Replay) -> Variation:
     )
 
 
-def cells(sent: Mapping[str, Any], planned: Mapping[str, Any]) -> tuple[str, ...]:
+def format_figures(sent: Mapping[str, Any], planned: Mapping[str, Any]) -> tuple[str, ...]:
     """Return the figures as text: tokens, cached share, sources left out, and cost, each as sent and as planned."""
     names = ("tokens", "cached_share", "left_out", "cost")
     return tuple(_cell(figures.get(name)) for name in names for figures in (sent, planned))
@@ -207,7 +209,7 @@ def _cell(value: Any) -> str:
     return "–" if value is None else f"{value:,}" if isinstance(value, int) else dollars(Decimal(value))
 
 
-def check(*, user: User, job: Replay) -> int:
+def check_replay(*, user: User, job: Replay) -> int:
     """Return the number of turns of a replay that is not stored yet, and set its author.
 
     A replay that asks the model may only use its author's own conversations, since other texts are private. Raises
@@ -218,10 +220,7 @@ def check(*, user: User, job: Replay) -> int:
         raise ProductError("bad_number_of_turns", Sentence("Choose from 1 to {most} turns.", most=Replay.MOST))
     if job.asks and job.most > Replay.MOST_ASKED:
         detail = Sentence(
-            (
-                "You can send at most {most_asked} turns to the model again at once. Choose fewer, or do not ask "
-                "the model."
-            ),
+            ("A replay can send at most {most_asked} turns to the model. Choose fewer turns, or do not ask the model."),
             most_asked=Replay.MOST_ASKED,
         )
         raise ProductError("too_many_to_ask", detail)
@@ -231,13 +230,13 @@ def check(*, user: User, job: Replay) -> int:
         )
         raise ProductError("not_yours_to_ask", detail, status=403)
     job.author = user
-    return len(_chosen(job))
+    return len(_choose_turns(job))
 
 
 @transaction.atomic
 def start_replay(*, user: User, job: Replay) -> Replay:
-    """Store a replay and have a worker carry it out. Raises the errors of `check`."""
-    job.total = check(user=user, job=job)
+    """Store a replay and have a worker carry it out. Raises the errors of `check_replay`."""
+    job.total = check_replay(user=user, job=job)
     job.save(force_insert=True)
     place = None if job.conversation_id is None else str(job.conversation_id)
     record(user=user, action="replay.begun", row=job, changes={"turns": job.total, "conversation": place})
@@ -245,11 +244,11 @@ def start_replay(*, user: User, job: Replay) -> Replay:
     return job
 
 
-def _chosen(job: Replay) -> list[UUID]:
-    return chosen(conversation=job.conversation, most=job.most, owner=job.author if job.asks else None)
+def _choose_turns(job: Replay) -> list[UUID]:
+    return choose_turns(conversation=job.conversation, most=job.most, owner=job.author if job.asks else None)
 
 
-def conversation_of(text: str) -> Conversation:
+def get_conversation(text: str) -> Conversation:
     """Return the conversation with this id. Raises `NotFound`."""
     try:
         conversation = Conversation.objects.filter(pk=UUID(text.strip()), deleted=None).first()
@@ -260,7 +259,7 @@ def conversation_of(text: str) -> Conversation:
     return conversation
 
 
-def run(pk: UUID) -> None:
+def run_replay(pk: UUID) -> None:
     """Claim a replay and carry it out. Success or failure is stored in the row."""
     job = REPLAYS.claim(pk, "author", "conversation", "model__provider", "profile", "system_prompt")
     if job is None:
@@ -273,26 +272,26 @@ def run(pk: UUID) -> None:
             _save(job, status=Replay.Status.FAILED, code=error.code, detail=error.sentence)
         except Exception:
             logger.exception("replay %s failed", pk)
-            detail = "Something went wrong on the server."
+            detail = "An internal error occurred. The server's log has the details."
             _save(job, status=Replay.Status.FAILED, code="internal_error", detail=detail)
 
 
 def give_up(job: Replay) -> None:
     """End a replay that keeps losing its worker."""
-    detail = Sentence("This ended the worker several times. Choose fewer turns.")
+    detail = Sentence("The worker ended several times during this replay. Choose fewer turns.")
     _save(job, status=Replay.Status.FAILED, code="replay_gave_up", detail=detail)
 
 
 def _carry_out(job: Replay) -> None:
     totals = Totals()
     rows: list[ReplayedTurn] = []
-    turns = _chosen(job)
-    for result in planned(turns, variation_of(job)):
+    turns = _choose_turns(job)
+    for result in plan_turns(turns, get_variation(job)):
         if job.asks:
-            submit(answered([result], job.author)).result()
+            submit(ask_models([result], job.author)).result()
         totals.add(result)
         rows.append(_row(job, result))
-        if len(rows) == SAVED or job.asks:
+        if len(rows) == SAVE_INTERVAL or job.asks:
             if not _save(job, planned=totals.turns, total=len(turns), totals=totals.as_json(), rows=rows):
                 return  # the claim is lost
             rows = []
@@ -306,7 +305,7 @@ def _row(job: Replay, result: TurnComparison) -> ReplayedTurn:
         sent=result.sent.as_json() if result.sent is not None else {},
         planned=result.planned.as_json() if result.planned is not None else {},
         problems=[{"code": problem.code, "detail": problem.detail.dump()} for problem in result.problems],
-        changes=result.changes[:SHOWN],
+        changes=result.changes[:MAX_SHOWN_CHANGES],
         answer=result.answer,
     )
 

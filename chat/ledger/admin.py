@@ -15,7 +15,7 @@ from django.utils.translation import gettext_lazy as _
 from unfold.widgets import UnfoldAdminDateWidget, UnfoldAdminTextInputWidget
 
 from chat.ledger.models import ModelCall
-from chat.ledger.services import as_csv, between, in_words, record_export
+from chat.ledger.services import calls_between, csv_response, describe_usage, record_export
 from chat.ledger.sums import UsageLine, UsageReport
 from core.admin import RecordAdmin, acting_user, button, column, display
 from core.i18n import dollars
@@ -53,7 +53,7 @@ class RangeForm(forms.Form):
 
     def calls(self) -> QuerySet[ModelCall]:
         calls = ModelCall.objects.filter(Q(*self._lookups().items()))
-        return between(calls, timezone.get_default_timezone(), *self.days())
+        return calls_between(calls, timezone.get_default_timezone(), *self.days())
 
     def usage(self) -> UsageReport:
         return UsageReport(*self.days(), timezone.get_default_timezone(), self._lookups())
@@ -110,8 +110,8 @@ class ModelCallAdmin(RecordAdmin):
         form = RangeForm(request.GET if "first" in request.GET else {"first": today.replace(day=1), "last": today})
         if "csv" in request.GET and form.is_valid():
             first, last = form.days()
-            record_export(user=acting_user(request), first=first, last=last)
-            return as_csv(form.calls(), "model-calls.csv")
+            record_export(user=acting(request), first=first, last=last)
+            return csv_response(form.calls(), "model-calls.csv")
         usage = form.usage() if form.is_valid() else None
         total = usage.total() if usage is not None else None
         context = {
@@ -119,7 +119,7 @@ class ModelCallAdmin(RecordAdmin):
             "title": _("Tokens and cost of model calls"),
             "opts": self.opts,
             "form": form,
-            "total": in_words(total) if total is not None and total.calls else "",
+            "total": describe_usage(total) if total is not None and total.calls else "",
             "tables": [
                 (title, _with_labels(usage.lines(kind, ROWS_PER_TABLE), kind))
                 for kind, title in TABLES.items()

@@ -15,17 +15,17 @@ from rest_framework.response import Response
 from accounts.access.api_views import ScopedView
 from accounts.api import MeSerializer, MeView
 from accounts.models import Limit, User
-from chat.ledger.limits import LimitJson, all_states
+from chat.ledger.limits import LimitJson, load_all_states
 from chat.ledger.models import ModelCall
-from chat.ledger.services import table
+from chat.ledger.services import to_csv
 from chat.ledger.sums import UsageLine, UsageReport
 from core.api.fields import MoneyField, validate
 from core.audit.origin import current_origin
 from core.errors import ProductError
 from core.permissions import require_right
 
-OF_ALL = ("day", "user", "group", "model", "persona", "project", "token")
-OF_ONE = ("day", "model", "conversation", "project", "persona", "group", "token", "purpose")
+WORKSPACE_GROUPINGS = ("day", "user", "group", "model", "persona", "project", "token")
+OWN_GROUPINGS = ("day", "model", "conversation", "project", "persona", "group", "token", "purpose")
 
 
 # The validated days of a request. The class syntax is not possible, because `from` is a keyword.
@@ -42,16 +42,16 @@ class RangeSerializer(serializers.Serializer[None]):
         first = attrs.get("from")
         last = attrs.get("to")
         if first and last and first > last:
-            raise ProductError("bad_range", "“from” is after “to”. Name the earlier day first.")
+            raise ProductError("bad_range", "“from” is after “to”. Send the earlier day as “from”.")
         return attrs
 
 
 class UsageQuerySerializer(RangeSerializer):
-    by = serializers.ChoiceField(choices=OF_ALL, default="day")
+    by = serializers.ChoiceField(choices=WORKSPACE_GROUPINGS, default="day")
 
 
 class OwnUsageQuerySerializer(RangeSerializer):
-    by = serializers.ChoiceField(choices=OF_ONE, default="day")
+    by = serializers.ChoiceField(choices=OWN_GROUPINGS, default="day")
     model = serializers.UUIDField(required=False)
     conversation = serializers.UUIDField(required=False)
     project = serializers.UUIDField(required=False)
@@ -99,7 +99,7 @@ class TableRenderer(JSONRenderer):
         if not isinstance(data, list):
             return super().render(data, accepted_media_type, renderer_context)
         head = list(UsageRowSerializer().fields)
-        return table([head, *([row[name] for name in head] for row in data)])
+        return to_csv([head, *([row[name] for name in head] for row in data)])
 
 
 class LinePages(PageNumberPagination):
@@ -130,7 +130,7 @@ class MyselfSerializer(MeSerializer):
 
     @extend_schema_field(LimitStateSerializer(many=True))
     def get_limits(self, person: User) -> list[LimitJson]:
-        return all_states(person, current_origin().token_id)
+        return load_all_states(person, origin().token_id)
 
 
 @extend_schema_view(

@@ -6,7 +6,8 @@
 2. It counts the prompt and stores a row of the ledger with this count, before anything is sent.
 3. It streams the answer, at most `longest` characters of it.
 4. It replaces the count in the row by the provider's figures. A refused call is removed from the ledger.
-5. It checks whether the server has truncated the prompt. If that is only suspected, it asks once more.
+5. It checks whether the server has truncated the prompt. If that is only suspected and the call was cheap, it calls the
+   model once more.
 """
 
 from contextlib import aclosing
@@ -38,7 +39,7 @@ from llm.types.model_call import (
 
 NO_USAGE = Usage(0, 0)
 LONGEST_REASONING = 20_000  # characters of reasoning that comes as text, without an opening tag
-CHEAP = 1_000  # tokens; a call below this is repeated if truncation is only suspected
+CHEAP_TOKENS = 1_000  # tokens; a call below this is repeated if truncation is only suspected
 
 
 @dataclass(slots=True)
@@ -98,7 +99,7 @@ async def ask(
         if number:
             await on_database(partial(learn_fact, model, "own_effort", value=effort or UNSPECIFIED))
         return answer
-    raise AssertionError("there is always an effort to ask with")
+    raise AssertionError("the last effort returns or raises")
 
 
 async def _ask_and_check(
@@ -109,7 +110,7 @@ async def _ask_and_check(
     request = replace(request, counted=counted)
     answer = await _ask_once(model, request, billing, longest, patience)
     truncation = await _check_truncation(model, request, counted, answer)
-    if isinstance(truncation, TruncationSuspicion) and _count_call(model, counted, answer) < CHEAP:
+    if isinstance(truncation, TruncationSuspicion) and _count_call(model, counted, answer) < CHEAP_TOKENS:
         answer = await _ask_once(model, request, billing, longest, patience)
         truncation = await _check_truncation(model, request, counted, answer)
     answer.unread = isinstance(truncation, Truncation)

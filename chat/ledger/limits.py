@@ -1,7 +1,8 @@
 """Enforce the limits of users and API tokens, by the ledger and by the reservations of live turns.
 
-1. `require_within` checks the limits before a turn starts. The turns of one user start one after the other, since the
-   caller holds the lock of the user (`chat.models.conversation_state.lock`). So two turns never rely on the same sum.
+1. `require_within_limits` checks the limits before a turn starts. The turns of one user start one after the other,
+   since the caller holds the lock of the user (`chat.models.conversation_state.lock`). So two turns never rely on the
+   same sum.
 2. `require_prompt_within` refuses a turn whose prompt alone exceeds the rest of a limit.
 3. The turn reserves on its row what its plan may use. The reservation ends with the turn, also if its worker is lost.
 
@@ -37,7 +38,7 @@ RETRY_AFTER = 30  # seconds to wait if only reservations reach the limit; each a
 _ANSWERS = (str(ModelCall.Purpose.ANSWER), str(ModelCall.Purpose.RUN))
 
 # The usage of a user: the stored sums of past days, the calls since then, and the reservations of turns and readings.
-_OF_PERSON = """
+_PERSON_USAGE_SQL = """
     SELECT FALSE AS of_token, FALSE AS reserved, FALSE AS today,
         s.input + s.output AS tokens, s.cost AS money, s.answers AS turns
     FROM chat_personsum s
@@ -61,7 +62,7 @@ _OF_PERSON = """
     ) used
     WHERE r.person_id = %(person)s AND r.status IN ('queued', 'running', 'checking')
 """
-_OF_PROGRAM = """
+_PROGRAM_USAGE_SQL = """
     SELECT TRUE AS of_token, FALSE AS reserved, c.created >= %(today)s AS today,
         c.input + c.output AS tokens, c.cost AS money, (c.number = 1 AND c.purpose = ANY(%(answers)s))::int AS turns
     FROM chat_modelcall c WHERE c.token_id = %(token)s AND c.created >= %(since)s
@@ -77,12 +78,12 @@ _OF_PROGRAM = """
     ) used
     WHERE r.person_id = %(person)s AND r.token_id = %(token)s AND r.status IN ('queued', 'running', 'checking')
 """
-_SUMS = """
+_USAGE_SQL = """
 WITH summed AS (SELECT max(day) AS day FROM chat_usageday WHERE zone = %(zone)s AND by_person)
 SELECT of_token, reserved, today, COALESCE(sum(tokens), 0), COALESCE(sum(money), 0), COALESCE(sum(turns), 0)
 FROM ({of}) used GROUP BY of_token, reserved, today
 """
-_SUMMED = (Limit.Unit.TOKENS, Limit.Unit.MONEY, Limit.Unit.TURNS)  # in the order of the columns
+_SUMMED_UNITS = (Limit.Unit.TOKENS, Limit.Unit.MONEY, Limit.Unit.TURNS)  # in the order of the columns
 
 
 class LimitJson(TypedDict):
@@ -116,7 +117,7 @@ class LimitState:
             return occupied + max(1, turns) > self.limit.amount
         return occupied >= self.limit.amount
 
-    def lets_through(self, prompt: "PlannedPrompt") -> bool:
+    def allows(self, prompt: "PlannedPrompt") -> bool:
         """Return whether the rest of the limit is enough for a prompt."""
         needed = {Limit.Unit.TOKENS: Decimal(prompt.tokens), Limit.Unit.MONEY: prompt.cost or Decimal(0)}
         unit = Limit.Unit(self.limit.unit)
@@ -132,21 +133,23 @@ class LimitState:
         }
 
 
-def limits_of(person: UUID, token: UUID | None, version: UUID | None) -> list[Limit]:
+def get_limits(person: UUID, token: UUID | None, version: UUID | None) -> list[Limit]:
     """Return the limits that a turn uses up: the limits of the user, and of the API token if there is one."""
     limits = [*limits_of_person(person, version), *limits_of_token(token, version)]
     return [each for each in limits if each.unit in Limit.USED_UP]
 
 
-def states(person: UUID, limits: Sequence[Limit]) -> list[LimitState]:
+def load_states(person: UUID, limits: Sequence[Limit]) -> list[LimitState]:
     """Return the state of each limit, in the same order. One query; none without limits."""
     if not limits:
         return []
     now = timezone.now()
     token = next((each.token_id for each in limits if each.token_id is not None), None)
     of_person = any(each.token_id is None for each in limits)
-    parts = [_OF_PERSON] if of_person else []
-    statement = _SUMS.replace("{of}", " UNION ALL ".join([*parts, _OF_PROGRAM] if token is not None else parts))
+    parts = [_PERSON_USAGE_SQL] if of_person else []
+    statement = _USAGE_SQL.replace(
+        "{of}", " UNION ALL ".join([*parts, _PROGRAM_USAGE_SQL] if token is not None else parts)
+    )
     monthly = any(each.per == Limit.Per.MONTH for each in limits)
     today, _tomorrow = period(Limit.Per.DAY, now)
     since = period(Limit.Per.MONTH, now)[0] if monthly else today
@@ -165,8 +168,8 @@ def states(person: UUID, limits: Sequence[Limit]) -> list[LimitState]:
 
 
 def _state(limit: Limit, sums: Mapping[tuple[bool, ...], Sequence[Decimal]], now: datetime) -> LimitState:
-    """Return the state of a limit from the rows of `_SUMS`: (of_token, reserved, today) → the sums of `_SUMMED`."""
-    column = _SUMMED.index(Limit.Unit(limit.unit))
+    """Return the state of a limit. `sums`: the rows of `_USAGE_SQL`, by (of_token, reserved, today)."""
+    column = _SUMMED_UNITS.index(Limit.Unit(limit.unit))
     of_token = limit.token_id is not None
 
     def total(*, reserved: bool, today: bool) -> Decimal:
@@ -179,13 +182,13 @@ def _state(limit: Limit, sums: Mapping[tuple[bool, ...], Sequence[Decimal]], now
     return LimitState(limit, used, total(reserved=True, today=True), limit.period(now)[1])
 
 
-def require_within(person: UUID, token: UUID | None, version: UUID | None, turns: int = 0) -> list[LimitState]:
-    """Check that `turns` more may start. Return the limits to reserve from.
+def require_within_limits(person: UUID, token: UUID | None, version: UUID | None, turns: int = 0) -> list[LimitState]:
+    """Check that the limits allow `turns` more turns. Return the states of the limits, for reservations.
 
     Raises `limit_reached` (429). Makes no query without limits. The caller holds the lock of the user
     (`chat.models.conversation_state.lock`).
     """
-    limit_states = states(person, limits_of(person, token, version))
+    limit_states = load_states(person, get_limits(person, token, version))
     for state in limit_states:
         if state.reached(turns):
             raise _refusal(state)
@@ -202,26 +205,26 @@ class PlannedPrompt(NamedTuple):
 def require_prompt_within(limits: Sequence[LimitState], prompt: PlannedPrompt) -> None:
     """Raise `limit_reached` (429) if the prompt alone needs more than the rest of a limit."""
     for state in limits:
-        if not state.lets_through(prompt):
+        if not state.allows(prompt):
             raise _refusal(state, prompt)
 
 
-def require_unused(person: UUID, token: UUID | None) -> None:
+def require_not_used_up(person: UUID, token: UUID | None) -> None:
     """Raise `limit_reached` (429) if tokens or money are used up. For background work.
 
     Reservations and limits of turns do not stop such work.
     """
-    for state in states(person, limits_of(person, token, None)):
+    for state in load_states(person, get_limits(person, token, None)):
         if state.limit.unit != Limit.Unit.TURNS and state.used >= state.limit.amount:
             raise _refusal(state)
 
 
-def require_room(person: UUID, token: UUID | None) -> None:
+def require_available(person: UUID, token: UUID | None) -> None:
     """Raise `limit_reached` (429) if tokens or money are used up or reserved. For calls outside of turns.
 
     The caller holds the lock of the user (`chat.models.conversation_state.join_line`).
     """
-    for state in states(person, limits_of(person, token, None)):
+    for state in load_states(person, get_limits(person, token, None)):
         if state.limit.unit != Limit.Unit.TURNS and state.reached():
             raise _refusal(state)
 
@@ -231,11 +234,11 @@ def _refusal(state: LimitState, prompt: PlannedPrompt | None = None) -> ProductE
     now = timezone.now()
     only_reserved = state.used < limit.amount
     if prompt is not None:
-        only_reserved = replace(state, reserved=Decimal(0)).lets_through(prompt)
+        only_reserved = replace(state, reserved=Decimal(0)).allows(prompt)
     sentence = _sentence(state, only_reserved=only_reserved)
     if prompt is not None and not only_reserved:
         sentence = Sentence(
-            "Sending this takes more than your limit has left. Leave out files or earlier messages, or wait "
+            "This message needs more than is left of your limit. Leave out files or earlier messages, or wait "
             "until the limit resets at {resets}. Your text is kept.",
             resets=f"{state.resets:%Y-%m-%d %H:%M %Z}",
         )
@@ -296,20 +299,20 @@ def _sentence(state: LimitState, *, only_reserved: bool) -> Sentence:
     )
 
 
-def turns_at_once(person: UUID, version: UUID | None = None) -> int | None:
-    """Return the most live turns of a user: the smaller of the setting and the limit. None means no limit."""
-    limit = standing_limit(person, Limit.Unit.LIVE_TURNS, version)
+def max_live_turns(person: UUID, version: UUID | None = None) -> int | None:
+    """Return how many live turns a user may have: the smaller of the setting and the limit. None means no limit."""
+    limit = most_at_once(person, Limit.Unit.LIVE_TURNS, version)
     bounds = [settings.LIVE_TURNS or None, None if limit is None else int(limit)]
     return min((each for each in bounds if each is not None), default=None)
 
 
-def most_used(person: UUID) -> LimitJson | None:
+def get_warning_limit(person: UUID) -> LimitJson | None:
     """Return the limit with the largest used share, if that share is large enough to warn before a send."""
-    nearest = max(states(person, limits_of(person, None, None)), key=lambda state: state.share, default=None)
+    nearest = max(load_states(person, get_limits(person, None, None)), key=lambda state: state.share, default=None)
     return nearest.as_json() if nearest is not None and nearest.share >= WARN_FROM else None
 
 
-def all_states(person: User, token: UUID | None = None) -> list[LimitJson]:
+def load_all_states(person: User, token: UUID | None = None) -> list[LimitJson]:
     """Return the state of every limit of a user, and of the limits of the API token."""
     at_once: list[LimitJson] = []
     for unit, used in ((Limit.Unit.STORAGE, stored_bytes), (Limit.Unit.LIVE_TURNS, _count_live_turns)):
@@ -324,7 +327,7 @@ def all_states(person: User, token: UUID | None = None) -> list[LimitJson]:
                     "resets": None,
                 }
             )
-    used_up = states(person.pk, limits_of(person.pk, token, None))
+    used_up = load_states(person.pk, get_limits(person.pk, token, None))
     return [*(state.as_json() for state in used_up), *at_once]
 
 
@@ -333,7 +336,7 @@ def _count_live_turns(person: User) -> int:
 
 
 class LimitWords(TypedDict):
-    """State of a limit for pages, in the language of the reader; `what` is the kind of the limit."""
+    """State of a limit for pages, in the language of the reader. `what`: the kind of the limit."""
 
     what: str
     used: str
@@ -341,7 +344,7 @@ class LimitWords(TypedDict):
     share: str
 
 
-def in_words(state: LimitJson) -> LimitWords:
+def describe_limit(state: LimitJson) -> LimitWords:
     """Return the state of a limit in words."""
     kinds: dict[tuple[Limit.Unit, str | None], str] = {
         (Limit.Unit.TOKENS, Limit.Per.DAY): _("Tokens a day"),

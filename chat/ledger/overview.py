@@ -1,4 +1,4 @@
-"""Return usage figures of the last days and of now, for the start page of the admin.
+"""Compute usage figures of the last days and of the present, for the start page of the admin.
 
 Each function makes a few queries over the sums of these days (`chat.ledger.sums`) or over their newest rows. Turns are
 selected by the time in their ids.
@@ -153,7 +153,10 @@ def waits(days: Days) -> tuple[list[Waits], Waits]:
 
 @dataclass(frozen=True, slots=True)
 class LiveTurns:
-    """Numbers of turns that are queued, run, or ask their user. `oldest`: creation time of the oldest queued turn."""
+    """Numbers of live turns: queued, running, and waiting for a decision of their user.
+
+    `oldest`: creation time of the oldest queued turn.
+    """
 
     queued: int
     running: int

@@ -6,8 +6,8 @@ from decimal import Decimal
 
 from django.db import transaction
 
-from accounts.access.rights import billing_group
-from chat.ledger.limits import require_room
+from accounts.access.rights import counted_to
+from chat.ledger.limits import require_available
 from chat.ledger.models import ModelCall
 from chat.models.conversation_state import join_line
 from core.errors import ModelError
@@ -46,7 +46,7 @@ def record_search_call(
 def _store_call(server: Embedder | Reranker, payer: Payer, expected: int, *, limited: bool) -> ModelCall:
     if limited and payer.person is not None:
         join_line(payer.person)
-        require_room(payer.person, payer.token)
+        require_available(payer.person, payer.token)
     embeds = isinstance(server, Embedder)
     row = ModelCall(
         person_id=payer.person,

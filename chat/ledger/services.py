@@ -1,4 +1,4 @@
-"""Sum up the usage of model calls: as numbers, in words, and as a CSV to download.
+"""Sum up the usage of model calls, describe it in words, and write it as CSV.
 
 Every figure is a sum over rows of `ModelCall`, so all figures agree. `chat.ledger.sums` groups them by day, model, user
 and more.
@@ -25,7 +25,7 @@ from core.audit.services import record, to_json_value
 from core.i18n import dollars, grouped
 
 # One aggregate for each field of `UsageFigures`. `unpriced` must come before `cost`: from then on `cost` means the sum.
-OF_CALLS: Mapping[str, Any] = {
+CALL_AGGREGATES: Mapping[str, Any] = {
     "calls": Count("pk"),
     "answers": Count("pk", filter=Q(number=1, purpose__in=[ModelCall.Purpose.ANSWER, ModelCall.Purpose.RUN])),
     "unpriced": Count("pk", filter=Q(cost=None)),
@@ -59,7 +59,14 @@ COLUMNS = (
     "cost",
 )
 BATCH_ROWS = 2_000  # rows per query for the CSV
-FORMULAS = ("=", "+", "-", "@", "\t", "\r")  # spreadsheets read a cell as a formula if it begins with one of these
+FORMULA_STARTS = (
+    "=",
+    "+",
+    "-",
+    "@",
+    "\t",
+    "\r",
+)  # spreadsheets read a cell as a formula if it begins with one of these
 FIRST_DAY = date(1970, 1, 1)
 LAST_DAY = date(9998, 12, 31)
 
@@ -99,15 +106,17 @@ class UsageFigures:
 
 def with_figures(rows: QuerySet[Any, Any]) -> QuerySet[Any, Any]:
     """Annotate grouped calls with the fields of `UsageFigures`, in their order."""
-    grouped_rows: QuerySet[Any, Any] = rows.annotate(**OF_CALLS)
+    grouped_rows: QuerySet[Any, Any] = rows.annotate(**CALL_AGGREGATES)
     return grouped_rows
 
 
-def totals(rows: QuerySet[ModelCall]) -> UsageFigures:
-    return UsageFigures(**rows.aggregate(**OF_CALLS))
+def sum_usage(rows: QuerySet[ModelCall]) -> UsageFigures:
+    return UsageFigures(**rows.aggregate(**CALL_AGGREGATES))
 
 
-def between(rows: QuerySet[ModelCall], zone: tzinfo, first: date | None, last: date | None) -> QuerySet[ModelCall]:
+def calls_between(
+    rows: QuerySet[ModelCall], zone: tzinfo, first: date | None, last: date | None
+) -> QuerySet[ModelCall]:
     """Return the calls from the first to the last day, both included. None means no limit at that end."""
     if first is not None:
         rows = rows.filter(created__gte=midnight(first, zone))
@@ -120,25 +129,25 @@ def midnight(day: date, zone: tzinfo) -> datetime:
     return datetime.combine(max(day, FIRST_DAY), time.min, zone)
 
 
-def in_words(sums: UsageFigures) -> str:
+def describe_usage(sums: UsageFigures) -> str:
     """Return “1,234 read, 1,000 of them cached, 200 written · $0.0042”; without a price only the tokens."""
-    return " · ".join(filter(None, [tokens_in_words(sums), money_in_words(sums)]))
+    return " · ".join(filter(None, [describe_tokens(sums), describe_cost(sums)]))
 
 
-def tokens_in_words(sums: UsageFigures) -> str:
+def describe_tokens(sums: UsageFigures) -> str:
     read = _("%(count)s read") % {"count": grouped(sums.input)}
     cached = "" if not sums.cached_input else _("%(count)s of them cached") % {"count": grouped(sums.cached_input)}
     written = _("%(count)s written") % {"count": grouped(sums.output)}
     return ", ".join(filter(None, [read, cached, written]))
 
 
-def spent(rows: QuerySet[ModelCall]) -> str:
+def describe_total(rows: QuerySet[ModelCall]) -> str:
     """Return the totals of the calls in words; empty without calls."""
-    sums = totals(rows)
-    return in_words(sums) if sums.calls else ""
+    sums = sum_usage(rows)
+    return describe_usage(sums) if sums.calls else ""
 
 
-def money_in_words(sums: UsageFigures) -> str:
+def describe_cost(sums: UsageFigures) -> str:
     """Return the cost and the number of calls without a price; empty if no call has a price."""
     if sums.cost is None:
         return ""
@@ -158,7 +167,7 @@ def record_export(*, user: AbstractUser, first: date | None, last: date | None) 
     record(user=user, action="usage.exported", changes={"first": to_json_value(first), "last": to_json_value(last)})
 
 
-def as_csv(rows: QuerySet[ModelCall], name: str) -> StreamingHttpResponse:
+def csv_response(rows: QuerySet[ModelCall], name: str) -> StreamingHttpResponse:
     """Return a download with one row for each call. The rows are read while the response is sent."""
     response = StreamingHttpResponse(_stream(csv_pages(rows)), content_type="text/csv; charset=utf-8")
     response["Content-Disposition"] = f'attachment; filename="{name}"'
@@ -183,13 +192,13 @@ def csv_pages(rows: QuerySet[ModelCall]) -> Iterator[str]:
         ("", *(column.replace("__username", "").replace("__name", "") for column in COLUMNS))
     ]
     while page:
-        yield table(row[1:] for row in page)
+        yield to_csv(row[1:] for row in page)
         following = rows.filter(pk__gt=page[-1][0]) if page[-1][0] else rows
         page = list(following.order_by("pk").values_list("pk", *COLUMNS)[:BATCH_ROWS])
 
 
-def table(rows: Iterable[Sequence[Any]]) -> str:
-    """Return rows as CSV. An apostrophe before `FORMULAS` keeps spreadsheets from computing a cell."""
+def to_csv(rows: Iterable[Sequence[Any]]) -> str:
+    """Return rows as CSV. An apostrophe before `FORMULA_STARTS` keeps spreadsheets from computing a cell."""
     text = StringIO()
     csv.writer(text).writerows([_cell(value) for value in row] for row in rows)
     return text.getvalue()
@@ -201,4 +210,4 @@ def _cell(value: Any) -> str:
     if isinstance(value, Decimal):
         return f"{value:f}"
     text = "" if value is None else str(value)
-    return f"'{text}" if text.startswith(FORMULAS) else text
+    return f"'{text}" if text.startswith(FORMULA_STARTS) else text

@@ -18,24 +18,24 @@ from django.utils import timezone
 
 from accounts.models import ApiToken, PeopleGroup, User
 from chat.ledger.models import ModelCall, PersonSum, PlaceSum, UsageDay, UsageSum
-from chat.ledger.services import LAST_DAY, OF_CALLS, UsageFigures, between, midnight, with_figures
+from chat.ledger.services import CALL_AGGREGATES, LAST_DAY, UsageFigures, calls_between, midnight, with_figures
 from chat.models import Conversation
 from core.locks import lock
 from personas.models import Persona
 from projects.models import Project
 
 SETTLING_TIME = timedelta(hours=1)  # wait after the end of a day, since its last calls may be stored late
-NAMES = ("model_id", "provider_name", "model_name", "persona_id", "purpose")
+NAME_COLUMNS = ("model_id", "provider_name", "model_name", "persona_id", "purpose")
 # The models of stored sums, each with the columns that it is grouped by.
-STORED: Mapping[type[models.Model], tuple[str, ...]] = {
-    UsageSum: NAMES,
+SUM_MODELS: Mapping[type[models.Model], tuple[str, ...]] = {
+    UsageSum: NAME_COLUMNS,
     PersonSum: ("person_id",),
     PlaceSum: ("project_id", "group_id", "token_id"),
 }
 # Column sets for grouping calls without stored sums. One query per set serves several tables of a page.
-_TOGETHER = (("day_id", *NAMES), ("person_id", "project_id", "group_id", "token_id"))
-OF_SUMS: Mapping[str, Any] = {name: Sum(name) for name in OF_CALLS}
-# `KINDS`: the kinds of tables with their grouping columns. `_NAMED`: the model and column with the names of keys.
+_GROUPINGS = (("day_id", *NAME_COLUMNS), ("person_id", "project_id", "group_id", "token_id"))
+SUM_AGGREGATES: Mapping[str, Any] = {name: Sum(name) for name in CALL_AGGREGATES}
+# Kinds of tables, each with its grouping columns.
 KINDS: Mapping[str, tuple[str, ...]] = {
     "day": ("day_id",),
     "model": ("model_id", "provider_name", "model_name"),
@@ -75,10 +75,10 @@ def _sum_next_day(zone: tzinfo) -> bool:
         return False
     if timezone.now() < midnight(day + timedelta(days=1), zone) + SETTLING_TIME:
         return False
-    calls = between(ModelCall.objects.order_by(), zone, day, day)
+    calls = calls_between(ModelCall.objects.order_by(), zone, day, day)
     people = calls.aggregate(people=Count("person", distinct=True))["people"]
     row = UsageDay.objects.create(day=day, zone=str(zone), people=people, by_person=True, whole=True)
-    for kind, names in STORED.items():
+    for kind, names in SUM_MODELS.items():
         rows = [kind(day=row, **sums) for sums in with_figures(calls.values(*names))]
         kind._default_manager.bulk_create(rows)
     return True
@@ -101,8 +101,9 @@ def _last_day(zone: tzinfo) -> date | None:
 class UsageLine:
     """Row of a usage table.
 
-    `key`: an id, a day, or a purpose. None for deleted rows and for calls without a key. `name`: the current name.
-    None for deleted rows.
+    `key`: an id, a day, or a purpose. None for deleted rows and for calls without a key. `name`: the current name, but
+    for a model its name at the time of the calls. None for deleted rows, and for private personas in a table of the
+    workspace.
     """
 
     key: Any
@@ -113,41 +114,44 @@ class UsageLine:
 class UsageReport:
     """Usage from the day `first` to the day `last`, both included. None leaves that end open.
 
-    Days are those of `zone`. Only days of the workspace's time zone have stored sums. `only`: lookups that
+    Days are those of `zone`. Only days of the workspace's time zone have stored sums. `filters`: lookups that
     select calls, such as `person_id` or `person__username`. They begin with columns of `ModelCall`. Without them the
-    report covers all calls of the workspace. If stored sums lack one of these columns, the calls are added up.
+    report covers all calls of the workspace. If stored sums lack one of these columns, the calls themselves are summed.
     """
 
     def __init__(
-        self, first: date | None, last: date | None, zone: tzinfo, only: Mapping[str, Any] = MappingProxyType({})
+        self, first: date | None, last: date | None, zone: tzinfo, filters: Mapping[str, Any] = MappingProxyType({})
     ) -> None:
         summed = _last_day(zone) if zone == timezone.get_default_timezone() else None
         later = first if summed is None else max(first or date.min, summed + timedelta(days=1))
         self._within = Q(day__lt=later or date.min, day__lte=last or LAST_DAY, day__gte=first or date.min)
-        self._only = Q(*only.items())
-        self._only_columns = {_column(lookup) for lookup in only}
+        self._only = Q(*filters.items())
+        self._only_columns = {_column(lookup) for lookup in filters}
         rows: Any = ModelCall.objects.filter(self._only).order_by()
         dated = rows.annotate(day_id=TruncDate("created", tzinfo=zone))
-        # `_every`: all calls. `_later`: calls of days without stored sums.
-        self._every: QuerySet[Any, Any] = between(dated, zone, first, last)
-        self._later: QuerySet[Any, Any] = between(dated, zone, later, last)
+        # `_all_calls`: all calls. `_unsummed_calls`: calls of days without stored sums.
+        self._all_calls: QuerySet[Any, Any] = calls_between(dated, zone, first, last)
+        self._unsummed_calls: QuerySet[Any, Any] = calls_between(dated, zone, later, last)
         self._added_up: dict[tuple[tuple[str, ...], bool], list[tuple[Any, ...]]] = {}
 
     def by(self, *names: str) -> dict[Any, UsageFigures]:
         """Return the usage by these columns, or `day_id`. Keys are values, or tuples for several columns."""
         needed = {*names, *self._only_columns}
-        kind = next((kind for kind, columns in STORED.items() if needed <= {*columns, "day_id"}), None)
+        kind = next((kind for kind, columns in SUM_MODELS.items() if needed <= {*columns, "day_id"}), None)
         rows: list[Iterable[tuple[Any, ...]]] = [self._sum_calls(names, every=kind is None)]
         if kind is not None:
             sums = kind._default_manager.filter(self._within, self._only)
-            rows.append(sums.values_list(*names).annotate(**OF_SUMS))
+            rows.append(sums.values_list(*names).annotate(**SUM_AGGREGATES))
         return _merge(len(names), rows)
 
     def _sum_calls(self, names: tuple[str, ...], *, every: bool) -> Iterable[tuple[Any, ...]]:
-        """Return grouped calls: all, or of days without stored sums. The groups of `_TOGETHER` are cached."""
-        columns = next((each for each in _TOGETHER if {*names} <= {*each}), names)
+        """Return the sums of calls by these columns: of all calls with `every`, else of days without stored sums.
+
+        The results for the column sets of `_GROUPINGS` are cached.
+        """
+        columns = next((each for each in _GROUPINGS if {*names} <= {*each}), names)
         if (columns, every) not in self._added_up:
-            calls = self._every if every else self._later
+            calls = self._all_calls if every else self._unsummed_calls
             self._added_up[columns, every] = list(with_figures(calls.values_list(*columns)))
         places = [columns.index(name) for name in names]
         return ((*(row[at] for at in places), *row[len(columns) :]) for row in self._added_up[columns, every])
@@ -160,7 +164,7 @@ class UsageReport:
         usage = self.by(*KINDS[kind])
         if kind == "day":
             return [UsageLine(day, f"{day}", usage[day]) for day in sorted(usage, reverse=True)[:most]]
-        keys = sorted(usage, key=lambda key: _by_cost(usage[key], key))[:most]
+        keys = sorted(usage, key=lambda key: _cost_sort_key(usage[key], key))[:most]
         if kind == "model":
             return [UsageLine(pk, f"{provider}: {name}", usage[pk, provider, name]) for pk, provider, name in keys]
         names = self._names(kind, keys)
@@ -183,8 +187,8 @@ class UsageReport:
         return sum(self.by("day_id").values(), UsageFigures())
 
     def people(self) -> dict[date, int]:
-        """Return the number of users with calls, by day. Only correct for a report without `only`."""
-        later = self._later.values_list("day_id").annotate(Count("person", distinct=True))
+        """Return the number of users with calls, by day. Only correct for a report without `filters`."""
+        later = self._unsummed_calls.values_list("day_id").annotate(Count("person", distinct=True))
         return dict(UsageDay.objects.filter(self._within).values_list("day", "people")) | dict(later)
 
 
@@ -194,7 +198,7 @@ def _column(lookup: str) -> str:
     return str(field.attname)
 
 
-def _by_cost(figures: UsageFigures, key: Any) -> tuple[Any, ...]:
+def _cost_sort_key(figures: UsageFigures, key: Any) -> tuple[Any, ...]:
     """Return the sort key of a line, highest cost first. The line's own key makes the order of ties stable."""
     return (figures.cost is None, -(figures.cost or 0), -figures.calls, str(key))
 

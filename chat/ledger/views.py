@@ -13,7 +13,7 @@ from django.views.decorators.http import require_GET
 from accounts.access.sessions import SignedInRequest as Request
 from chat.ledger import limits
 from chat.ledger.models import ModelCall
-from chat.ledger.services import as_csv, between, in_words, record_export
+from chat.ledger.services import calls_between, csv_response, describe_usage, record_export
 from chat.ledger.sums import UsageReport
 
 ROWS_PER_TABLE = 50  # rows in a table; the API returns all
@@ -28,21 +28,25 @@ TABLES = {
 
 @require_GET
 def my_usage(request: Request) -> HttpResponse:
-    first = _first(request)
+    first = _first_day(request)
     today = timezone.localdate(timezone=request.user.zone)
-    usage = UsageReport(first, _last(first), request.user.zone, {"person_id": request.user.pk})
+    usage = UsageReport(first, _last_day(first), request.user.zone, {"person_id": request.user.pk})
     tables = [
         {"kind": kind, "title": title, "rows": usage.lines(kind, ROWS_PER_TABLE)} for kind, title in TABLES.items()
     ]
     total = usage.total()
-    shown = [_shown_limit(state) for state in limits.all_states(request.user)] if today < _next(first) else []
+    shown = (
+        [_shown_limit(state) for state in limits.load_all_states(request.user)]
+        if today < _next_first_day(first)
+        else []
+    )
     context = {
         "section": "settings",
         "place": "usage",
         "month": first,
         "before": first - timedelta(days=1) if first > date(2000, 1, 1) else None,
-        "after": _next(first) if _next(first) <= today else None,
-        "total": in_words(total) if total.calls else "",
+        "after": _next_first_day(first) if _next_first_day(first) <= today else None,
+        "total": describe_usage(total) if total.calls else "",
         "limits": shown,
         "used_up": any(limit.used_up for limit in shown),
         "tables": tables,
@@ -64,7 +68,7 @@ class ShownLimit:
 
 
 def _shown_limit(state: limits.LimitJson) -> ShownLimit:
-    words = limits.in_words(state)
+    words = limits.describe_limit(state)
     return ShownLimit(
         what=words["what"],
         used=words["used"],
@@ -77,14 +81,14 @@ def _shown_limit(state: limits.LimitJson) -> ShownLimit:
 
 @require_GET
 def my_usage_csv(request: Request) -> StreamingHttpResponse:
-    first = _first(request)
-    last = _last(first)
+    first = _first_day(request)
+    last = _last_day(first)
     record_export(user=request.user, first=first, last=last)
-    rows = between(ModelCall.objects.visible_to(request.user), request.user.zone, first, last)
-    return as_csv(rows, f"usage-{first:%Y-%m}.csv")
+    rows = calls_between(ModelCall.objects.visible_to(request.user), request.user.zone, first, last)
+    return csv_response(rows, f"usage-{first:%Y-%m}.csv")
 
 
-def _first(request: Request) -> date:
+def _first_day(request: Request) -> date:
     """Return the first day of the month in the address, or of the current month without one."""
     try:
         return date.fromisoformat(f"{request.GET.get('month', '')}-01")
@@ -92,10 +96,10 @@ def _first(request: Request) -> date:
         return timezone.localdate(timezone=request.user.zone).replace(day=1)
 
 
-def _last(first: date) -> date:
-    return _next(first) - timedelta(days=1)
+def _last_day(first: date) -> date:
+    return _next_first_day(first) - timedelta(days=1)
 
 
-def _next(first: date) -> date:
+def _next_first_day(first: date) -> date:
     """Return the first day of the next month, or `first` itself near the last date that Python can hold."""
     return (first + timedelta(days=32)).replace(day=1) if first < date(9990, 1, 1) else first

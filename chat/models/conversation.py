@@ -238,7 +238,7 @@ class Message(models.Model):
     error_code = models.CharField(max_length=60, blank=True)
     error_detail = SentenceColumn(blank=True)
     feedback = models.CharField(max_length=10, choices=Feedback, blank=True, default=Feedback.NONE)
-    # Keys of `chat.conversations.feedback.REASONS`, and what the user writes to the administrators.
+    # Keys of `chat.conversations.feedback.REASON_LABELS`, and what the user writes to the administrators.
     feedback_reasons: "models.JSONField[Any, Any]" = models.JSONField(
         default=list, db_default=Value([], models.JSONField()), editable=False
     )

@@ -21,7 +21,7 @@ from accounts.access.authentication import Credential
 from accounts.realtime import WhileSignedIn
 from chat.models import Turn
 from chat.models.parts import CitedSource, MessagePart
-from chat.openai_api.errors import failure
+from chat.openai_api.errors import turn_error
 from chat.realtime import event_stream
 from chat.realtime.events import EventType, WireEvent
 from chat.rendering.references import CITED
@@ -66,7 +66,7 @@ class AnswerReasoning:
 
 @dataclass(frozen=True, slots=True)
 class TextMoved:
-    """The text of a part was reasoning all along. `text` is all of it. Text that was sent cannot be withdrawn."""
+    """The whole `text` of a part turned out to be reasoning. Text that was already sent cannot be withdrawn."""
 
     part: int
     text: str
@@ -148,7 +148,7 @@ class AnswerReader:
             case "REASONING_CONTENT":
                 return [self._reasoning(event["part"], event["delta"])]
             case "TEXT_BECAME_REASONING":
-                return [self._moved(event["part"], event["text"])]
+                return [self._text_moved(event["part"], event["text"])]
             case "TOOL_CALL_START" if event["name"] in self._head.external:
                 return [self._call(event["call"], event["name"])]
             case "TOOL_CALL_ARGS" if event["call"] in self._calls:
@@ -159,14 +159,14 @@ class AnswerReader:
                 self._fail(event)
             case "SNAPSHOT":
                 return self._catch_up(event)
-        self._note(event)
+        self._store_facts(event)
         return []
 
     def end(self, turn: Turn) -> list[Piece]:
         """Return the last pieces from the row of a turn whose last event has expired. Raises `ProductError`."""
         self.ended = True
         if turn.status == Turn.Status.STOPPED:
-            raise stopped()
+            raise stopped_elsewhere_error()
         if turn.status != Turn.Status.DONE:
             raise self._failure(
                 {
@@ -193,7 +193,7 @@ class AnswerReader:
             if source in self._sources
         ]
 
-    def _note(self, event: WireEvent) -> None:
+    def _store_facts(self, event: WireEvent) -> None:
         """Store the values that the end needs."""
         match event["type"]:
             case "CITATION":
@@ -206,21 +206,21 @@ class AnswerReader:
 
     def _fail(self, event: WireEvent) -> NoReturn:
         self.ended = True
-        raise stopped() if event["type"] == "RUN_STOPPED" else self._failure(event)
+        raise stopped_elsewhere_error() if event["type"] == "RUN_STOPPED" else self._failure(event)
 
     def _failure(self, event: WireEvent) -> ProductError:
-        return failure(event, prefilled=self._head.prefilled)
+        return turn_error(event, prefilled=self._head.prefilled)
 
     def _catch_up(self, event: WireEvent) -> list[Piece]:
         """Return the pieces of a SNAPSHOT that were not read yet."""
         if event["fallback"]:
             self.model = event["model"]
-        return [piece for position, part in enumerate(event["parts"]) for piece in self._rest(position, part)]
+        return [piece for position, part in enumerate(event["parts"]) for piece in self._unread_pieces(position, part)]
 
-    def _rest(self, position: int, part: MessagePart) -> Iterator[Piece]:
+    def _unread_pieces(self, position: int, part: MessagePart) -> Iterator[Piece]:
         """Yield the pieces of a part that were not read yet."""
         if part["type"] == "reasoning" and position in self._texts:
-            yield self._moved(position, part["text"])
+            yield self._text_moved(position, part["text"])
         elif part["type"] in ("text", "reasoning"):
             self._sources |= {source["number"]: source for source in part.get("citations", ())}
             if rest := part["text"][self._lengths[position] :]:
@@ -238,7 +238,7 @@ class AnswerReader:
         self._lengths[part] += len(delta)
         return AnswerText(part, between + delta)
 
-    def _moved(self, part: int, text: str) -> TextMoved:
+    def _text_moved(self, part: int, text: str) -> TextMoved:
         self._texts.pop(part, None)
         self._lengths[part] = len(text)
         return TextMoved(part, text)
@@ -288,7 +288,7 @@ class AnswerWriter(ABC):
 
     @property
     def ended(self) -> bool:
-        """Return whether the turn has ended, well or not."""
+        """Return whether the turn has ended, with success or not."""
         return self._reader.ended
 
     def feed(self, event: WireEvent) -> list[StreamEvent]:
@@ -308,7 +308,7 @@ class AnswerWriter(ABC):
 
     @abstractmethod
     def failed(self, error: ProductError) -> list[StreamEvent]:
-        """Return the last events of an answer that broke off."""
+        """Return the last events of an answer that failed."""
 
     @abstractmethod
     def whole(self) -> Mapping[str, object]:
@@ -318,9 +318,9 @@ class AnswerWriter(ABC):
     def _write(self, piece: Piece) -> list[StreamEvent]: ...
 
 
-def stopped() -> ProductError:
+def stopped_elsewhere_error() -> ProductError:
     """Return the error for an answer that another client stopped."""
-    sentence = "This answer was stopped from elsewhere before its end. What was written is kept in its conversation."
+    sentence = "This answer was stopped by another client. The text so far is kept in its conversation."
     return ProductError("stopped", sentence, status=409, should_retry=False)
 
 
@@ -348,23 +348,23 @@ class Relay:
         async for _event in WhileSignedIn(credential, self._events):
             pass
         if not self._writer.ended:
-            raise ProductError("bad_token", "This token has ended, and with it this answer.", status=401)
+            raise ProductError("bad_token", "This token has expired, so the answer was ended.", status=401)
         return self._writer.whole()
 
     async def __aiter__(self) -> AsyncIterator[str]:
         for first in (*self._writer.opening(), *self._ready):
-            yield _line(first)
+            yield _stream_line(first)
         try:
             async for event in self._events:
-                yield _line(event) if event else self._writer.waiting
+                yield _stream_line(event) if event else self._writer.waiting
         except ProductError as error:
             for event in self._writer.failed(error):
-                yield _line(event)
+                yield _stream_line(event)
         except Exception:
-            logger.exception("the stream of turn %s broke off", self._turn.pk)
-            sentence = "Something went wrong on the server while answering. Try again."
+            logger.exception("the stream of turn %s failed", self._turn.pk)
+            sentence = "An internal error occurred while answering. Try again."
             for event in self._writer.failed(ProductError("internal_error", sentence, status=500)):
-                yield _line(event)
+                yield _stream_line(event)
         else:
             if self._writer.last_line:
                 yield self._writer.last_line
@@ -377,8 +377,8 @@ class Relay:
             self._stop()
         except (OperationalError, InterfaceError):
             # The database has no free connection or is down. The client is gone, so the stop is retried here.
-            logger.warning("turn %s is stopped once the database can be asked", self._turn.pk)
-            run_in_background(with_retries(self._stop))
+            logger.warning("turn %s is stopped when the database is available", self._turn.pk)
+            carry(with_retries(self._stop))
 
     def _stop(self) -> None:
         stop_turn(user=self._turn.conversation.owner, turn=self._turn)
@@ -392,10 +392,10 @@ class Relay:
             for written in self._writer.feed(event):
                 yield written
             if event["type"] == EventType.SNAPSHOT and event["status"] not in Turn.LIVE:
-                for written in self._writer.end(await event_stream.row_of(self._turn.pk)):
+                for written in self._writer.end(await event_stream.load_turn(self._turn.pk)):
                     yield written
 
 
-def _line(event: StreamEvent) -> str:
+def _stream_line(event: StreamEvent) -> str:
     name = f"event: {event.name}\n" if event.name else ""
     return f"{name}data: {json.dumps(event.data, ensure_ascii=False, separators=(',', ':'))}\n\n"

@@ -6,8 +6,8 @@ A request for an answer goes through these steps, whatever its protocol:
 
 1. The token is checked and the rate of calls is counted (`for_tokens`).
 2. The body is checked (`parse`, `responses_parse`, `messages_parse`), the model is found and its abilities are compared
-   (`create_turn.target`).
-3. The files are stored and read (`files_of`), the rows are created (`create_turn.start`).
+   (`create_turn.find_target`).
+3. The files are stored and read (`request_files`), the rows are created (`create_turn.start_turn`).
 4. A `Relay` follows the turn, and the protocol's `AnswerWriter` makes its events, as a stream or as one answer.
 """
 
@@ -28,14 +28,14 @@ from accounts.models import User
 from chat.models import Turn
 from chat.openai_api import create_turn, embedding, messages_parse, parse, responses_parse, uploads
 from chat.openai_api.answer import AnswerHead, AnswerWriter, Relay
-from chat.openai_api.errors import add_request_id, refusal, speaks_anthropic
+from chat.openai_api.errors import add_request_id, error_response, speaks_anthropic
 from chat.openai_api.messages_parse import MessagesRequest
 from chat.openai_api.messages_serialize import MessageWriter
-from chat.openai_api.names import find, named_models
-from chat.openai_api.request import ProgramRequest, body_of
+from chat.openai_api.names import find_named, named_models
+from chat.openai_api.request import ProgramRequest, read_body
 from chat.openai_api.responses_parse import ResponsesRequest
 from chat.openai_api.responses_serialize import ResponseWriter
-from chat.openai_api.sent_files import files_of
+from chat.openai_api.sent_files import request_files
 from chat.openai_api.serialize import Completion
 from chat.realtime import event_stream
 from chat.realtime.event_stream import threaded
@@ -86,13 +86,13 @@ def for_tokens(method: str, *scopes: str, rate: str = "chat") -> "Callable[[View
         @wraps(view)
         async def answer(request: HttpRequest, *args: Arguments.args, **kwargs: Arguments.kwargs) -> HttpResponseBase:
             if request.method != method:
-                raise _wrong_method(method)
+                raise _wrong_method_error(method)
             caller = await threaded(_caller)(request, scopes, rate)
             try:
                 require_within_limit(caller.allowance, rate)
                 response = await view(request, caller, *args, **kwargs)
             except ProductError as error:
-                response = refusal(request, error)
+                response = error_response(request, error)
             return _with_limits(request, response, caller.allowance)
 
         return answer
@@ -107,13 +107,13 @@ def by_method(**views: AnyView) -> AnyView:
     async def answer(request: HttpRequest, **kwargs: str) -> HttpResponseBase:
         view = views.get(request.method or "")
         if view is None:
-            raise _wrong_method(" or ".join(views))
+            raise _wrong_method_error(" or ".join(views))
         return await view(request, **kwargs)
 
     return answer
 
 
-def _wrong_method(method: str) -> ProductError:
+def _wrong_method_error(method: str) -> ProductError:
     return ProductError(
         "method_not_allowed", Sentence("Send a {method} request to this address.", method=method), status=405
     )
@@ -123,7 +123,7 @@ def _caller(request: HttpRequest, scopes: tuple[str, ...], rate: str) -> Caller:
     """Return the caller of a request. Raises `not_authenticated` and `bad_token` (401), `missing_scope` (403)."""
     token = bearer(request)
     if token is None:
-        sentence = "Send a token as “Authorization: Bearer …”: it is what the clients call the API key."
+        sentence = "Send a token as “Authorization: Bearer …”. Clients call it the API key."
         raise ProductError("not_authenticated", sentence, status=401)
     try:
         user, row = user_of_token(token)
@@ -166,7 +166,7 @@ async def models(request: HttpRequest, caller: Caller) -> HttpResponseBase:
 
 @for_tokens("GET", "chat")
 async def model(request: HttpRequest, caller: Caller, name: str) -> HttpResponseBase:
-    entry = await threaded(find)(caller.user, name)
+    entry = await threaded(find_named)(caller.user, name)
     return JsonResponse(entry.as_anthropic() if speaks_anthropic(request) else entry.as_json())
 
 
@@ -175,7 +175,7 @@ async def chat_completions(request: HttpRequest, caller: Caller) -> HttpResponse
     def writer(head: AnswerHead, completion_request: ProgramRequest) -> AnswerWriter:
         return Completion(head, include_usage=completion_request.include_usage)
 
-    return await _answered(request, caller, parse.parse, writer, "messages")
+    return await _answer_request(request, caller, parse.parse, writer, "messages")
 
 
 @for_tokens("POST", "chat")
@@ -183,7 +183,7 @@ async def responses(request: HttpRequest, caller: Caller) -> HttpResponseBase:
     def writer(head: AnswerHead, responses_request: ResponsesRequest) -> AnswerWriter:
         return ResponseWriter(head, responses_request.repeated, responses_request.tools)
 
-    return await _answered(request, caller, responses_parse.parse, writer, "input")
+    return await _answer_request(request, caller, responses_parse.parse, writer, "input")
 
 
 @for_tokens("POST", "chat")
@@ -191,27 +191,27 @@ async def messages(request: HttpRequest, caller: Caller) -> HttpResponseBase:
     def writer(head: AnswerHead, messages_request: MessagesRequest) -> AnswerWriter:
         return MessageWriter(head, shows_thinking=messages_request.shows_thinking)
 
-    return await _answered(request, caller, messages_parse.parse, writer, "messages")
+    return await _answer_request(request, caller, messages_parse.parse, writer, "messages")
 
 
 @for_tokens("POST", "chat")
 async def count_tokens(request: HttpRequest, caller: Caller) -> HttpResponseBase:
     user = caller.user
     read = partial(messages_parse.parse, counts=True)
-    program_request = await _read(request, caller, read)
-    target = await threaded(create_turn.target)(user, program_request, request.headers.get(PROJECT))
-    async with files_of(user, program_request.history.files) as files:
+    program_request = await _read_request(request, caller, read)
+    target = await threaded(create_turn.find_target)(user, program_request, request.headers.get(PROJECT))
+    async with request_files(user, program_request.history.files) as files:
         tokens = await threaded(create_turn.count_tokens)(user, program_request, target, files)
     return JsonResponse({"input_tokens": tokens})
 
 
-async def _read(request: HttpRequest, caller: Caller, parse_body: Parse[Request]) -> Request:
+async def _read_request(request: HttpRequest, caller: Caller, parse_body: Parse[Request]) -> Request:
     """Return the checked body of a request."""
     replaces_system = _replaces_system(request, caller)
-    return await asyncio.to_thread(lambda: parse_body(body_of(request), replaces_system=replaces_system))
+    return await asyncio.to_thread(lambda: parse_body(read_body(request), replaces_system=replaces_system))
 
 
-async def _answered(
+async def _answer_request(
     request: HttpRequest,
     caller: Caller,
     parse_body: Parse[Request],
@@ -220,11 +220,11 @@ async def _answered(
 ) -> HttpResponseBase:
     """Return the answer to a request. `messages_member`: the member of the request with the messages."""
     user = caller.user
-    program_request = await _read(request, caller, parse_body)
-    target = await threaded(create_turn.target)(user, program_request, request.headers.get(PROJECT))
-    async with files_of(user, program_request.history.files) as files:
-        turn = await _started(lambda: create_turn.start(user, program_request, target, files))
-    release_slot(request)
+    program_request = await _read_request(request, caller, parse_body)
+    target = await threaded(create_turn.find_target)(user, program_request, request.headers.get(PROJECT))
+    async with request_files(user, program_request.history.files) as files:
+        turn = await _start_turn(lambda: create_turn.start_turn(user, program_request, target, files))
+    settle(request)
     head = AnswerHead(
         turn=str(turn.pk),
         model=target.named.name,
@@ -253,7 +253,7 @@ def _replaces_system(request: HttpRequest, caller: Caller) -> bool:
     return choice != "beside" and SYSTEM_SCOPE in caller.scopes
 
 
-async def _started(start: Callable[[], Turn]) -> Turn:
+async def _start_turn(start: Callable[[], Turn]) -> Turn:
     """Start the turn. If the program disconnects meanwhile, the turn is stopped, since nobody waits for it."""
     starting = asyncio.ensure_future(threaded(start)())
     try:
@@ -272,9 +272,9 @@ async def _response(request: HttpRequest, relay: Relay, credential: Credential, 
     except BaseException as error:
         await _close(relay)
         if isinstance(error, ProductError):
-            return refusal(request, error)
+            return error_response(request, error)
         raise
-    return event_stream.response(credential, relay)
+    return event_stream.stream_response(credential, relay)
 
 
 async def _close(relay: Relay) -> None:
@@ -283,7 +283,7 @@ async def _close(relay: Relay) -> None:
 
 @for_tokens("POST", "chat", "files")
 async def embeddings(request: HttpRequest, caller: Caller) -> HttpResponseBase:
-    body = await asyncio.to_thread(body_of, request)
+    body = await asyncio.to_thread(read_body, request)
     async with _embedding_calls.turn(caller.user.pk):
         # The next call must not start before this one has ended. It ends early if the client disconnects.
         return JsonResponse(await run_until_abandoned(partial(threaded(embedding.answer), caller.user, body)))
@@ -291,15 +291,15 @@ async def embeddings(request: HttpRequest, caller: Caller) -> HttpResponseBase:
 
 @for_tokens("POST", "chat")
 async def completions(request: HttpRequest, caller: Caller) -> HttpResponseBase:
-    raise _not_offered("/v1/completions", "Send the text as a message to /v1/chat/completions.")
+    raise _not_offered_error("/v1/completions", "Send the text as a message to /v1/chat/completions.")
 
 
 @for_tokens("POST", "chat")
 async def moderations(request: HttpRequest, caller: Caller) -> HttpResponseBase:
-    raise _not_offered("/v1/moderations", "Ask a model about the text at /v1/chat/completions.")
+    raise _not_offered_error("/v1/moderations", "Ask a model about the text at /v1/chat/completions.")
 
 
-def _not_offered(path: str, advice: str) -> ProductError:
+def _not_offered_error(path: str, advice: str) -> ProductError:
     sentence = f"This workspace does not offer {path}. {advice}"
     return ProductError("unsupported_endpoint", Sentence.verbatim(sentence), status=404, should_retry=False)
 
@@ -316,7 +316,7 @@ async def upload_file(request: HttpRequest, caller: Caller) -> HttpResponseBase:
 
 @for_tokens("GET", "files", rate="files")
 async def retrieve_file(request: HttpRequest, caller: Caller, file_id: str) -> HttpResponseBase:
-    return JsonResponse(uploads.entry(await threaded(uploads.file_of)(caller.user, file_id)))
+    return JsonResponse(uploads.entry(await threaded(uploads.find_file)(caller.user, file_id)))
 
 
 @for_tokens("DELETE", "files", rate="files")

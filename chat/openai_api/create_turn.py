@@ -1,6 +1,6 @@
 """Create the rows of an API request: a conversation with its messages and files, and the turn that answers them.
 
-The rows are stored so that users can read the reports. `forget_old` deletes them after some days.
+The rows are stored so that users can read the reports. `delete_old_conversations` deletes them after some days.
 """
 
 from collections.abc import Sequence
@@ -19,12 +19,12 @@ from chat.context.types import ContextError
 from chat.models import Attachment, Conversation, Message, Turn
 from chat.models.conversation_state import join_line, status_of_new
 from chat.models.words import title_from
-from chat.openai_api.errors import refused
-from chat.openai_api.names import NamedModel, find
+from chat.openai_api.errors import invalid_request
+from chat.openai_api.names import NamedModel, find_named
 from chat.openai_api.request import ProgramRequest, RequestHistory, SentFile, is_picture
 from chat.prompts import builder
 from chat.prompts.turn_context import context_of_past_turn, with_expected_tools
-from chat.turns.admission import admit, question_tokens
+from chat.turns.admission import admit, estimate_question
 from chat.turns.submit import begin_answers
 from files import services
 from files.models import File
@@ -34,7 +34,7 @@ from projects.models import Project
 from projects.models.roles import visible_project
 from workspace.models.settings import workspace_at
 
-BATCH = 200  # conversations in one deletion
+BATCH_CONVERSATIONS = 200  # conversations in one deletion
 
 
 class TurnTarget(NamedTuple):
@@ -45,31 +45,29 @@ class TurnTarget(NamedTuple):
     project: Project | None
 
 
-def target(user: User, request: ProgramRequest, project: str | None) -> TurnTarget:
+def find_target(user: User, request: ProgramRequest, project: str | None) -> TurnTarget:
     """Return the target of a request. `project` is the id of a project.
 
     Raises `model_not_found` and `not_found` (404), and 400 for a parameter that the model does not support.
     """
-    named = find(user, request.model)
+    named = find_named(user, request.model)
     model = named.model
     options = request.options
     if options.tools and not model.tools:
-        sentence = f"{model.name} cannot call tools. Leave “tools” out, or ask an admin to switch them on for it."
-        raise refused("tools", sentence, "unsupported_parameter")
+        sentence = f"{model.name} cannot call tools. Leave “tools” out, or ask an admin to turn them on for it."
+        raise invalid_request("tools", sentence, "unsupported_parameter")
     unsupported = lacking(model.provider.protocol, options.sampling, options.response_format, options.stop)
     if unsupported is not None:
-        sentence = (
-            f"{model.name} cannot be given “{unsupported}” with this value: its provider knows none such. Leave it out."
-        )
-        raise refused(unsupported, sentence, "unsupported_parameter")
+        sentence = f"The provider of {model.name} does not support “{unsupported}” with this value. Leave it out."
+        raise invalid_request(unsupported, sentence, "unsupported_parameter")
     shown = next((file for file in request.history.files if file.shown), None)
     if shown is not None and not model.vision:
-        raise refused(shown.where, f"{model.name} cannot see images.", "unsupported_content")
+        raise invalid_request(shown.where, f"{model.name} cannot see images.", "unsupported_content")
     return TurnTarget(named, model, visible_project(user, project) if project else None)
 
 
 @transaction.atomic
-def start(user: User, request: ProgramRequest, target: TurnTarget, files: list[File]) -> Turn:
+def start_turn(user: User, request: ProgramRequest, target: TurnTarget, files: list[File]) -> Turn:
     """Create the conversation and its turn. A worker is notified on commit.
 
     `files` has one row for each file of the history, in the same order. Nobody continues such a conversation, so no
@@ -85,11 +83,11 @@ def start(user: User, request: ProgramRequest, target: TurnTarget, files: list[F
         project=target.project,
         automatic_summaries=False,
     )
-    rows = _messages(conversation, history)
+    rows = _build_messages(conversation, history)
     question = rows[history.question]
     last = rows[-1]
     join_line(user.pk)
-    tokens = question_tokens("".join(row.text for row in rows), files)
+    tokens = estimate_question("".join(row.text for row in rows), files)
     admitted = admit(conversation, status_of_new(conversation), [target.model], tokens)
     options = request.options.as_json()
     options["sent_files"] = [
@@ -100,7 +98,7 @@ def start(user: User, request: ProgramRequest, target: TurnTarget, files: list[F
     return turn
 
 
-def _messages(conversation: Conversation, history: RequestHistory) -> list[Message]:
+def _build_messages(conversation: Conversation, history: RequestHistory) -> list[Message]:
     """Return the rows of the messages. Each is the child of the previous one."""
     rows: list[Message] = []
     for depth, row in enumerate(history.rows):
@@ -128,7 +126,7 @@ def _attach(messages: list[Message], history: RequestHistory, files: list[File])
     Attachment.objects.bulk_create(attachments)
 
 
-def forget_old() -> None:
+def delete_old_conversations() -> None:
     """Delete old conversations of API requests, and the files that came in them and that nothing else uses.
 
     The workspace sets the age in days, else `settings.API_CONVERSATION_DAYS` does. With 0 days nothing is deleted.
@@ -142,7 +140,7 @@ def forget_old() -> None:
         origin=Conversation.Origin.API, state=Conversation.State.IDLE
     )
     old = idle.filter(updated__lt=cutoff)
-    while batch := list(old.order_by("updated").values_list("pk", flat=True)[:BATCH]):
+    while batch := list(old.order_by("updated").values_list("pk", flat=True)[:BATCH_CONVERSATIONS]):
         attached = list(File.objects.filter(attachments__message__conversation__in=batch).distinct())
         sent = _sent_files(batch)
         Conversation.objects.filter(pk__in=batch).delete()
@@ -169,10 +167,10 @@ def count_tokens(user: User, request: ProgramRequest, target: TurnTarget, files:
     """Return the tokens of the prompt that the request would send, with its tools. Nothing is stored.
 
     The turn is planned as for an answer, and then rolled back. Tool servers are not asked: their last lists are used.
-    Raises as `start`, and `file_too_long` (400) for a file that does not fit.
+    Raises as `start_turn`, and `file_too_long` (400) for a file that does not fit.
     """
     with transaction.atomic():
-        turn = start(user, request, target, files)
+        turn = start_turn(user, request, target, files)
         context = with_expected_tools(context_of_past_turn(turn, target.model))
         try:
             used = builder.plan(context, turn.answer.parent).prompt.report.used

@@ -51,7 +51,7 @@ ANTHROPIC_TYPES = {
 ANTHROPIC_PATH = "/v1/messages"
 ANTHROPIC_VERSION = "anthropic-version"  # the header that Anthropic's clients send
 # Claude Code recognises a prompt that is too long by these words of Anthropic's error.
-TOO_LONG = "prompt is too long"
+TOO_LONG_MESSAGE = "prompt is too long"
 TYPES = {401: "authentication_error", 403: "permission_error", 429: "rate_limit_error"}
 
 
@@ -70,12 +70,12 @@ class ErrorBody(TypedDict):
     error: ErrorMembers
 
 
-def refused(param: str | None, detail: str, code: str = "invalid_value") -> ProductError:
+def invalid_request(param: str | None, detail: str, code: str = "invalid_value") -> ProductError:
     """Return the error (400) for an invalid request. `param` names the member: `messages[2].content`."""
     return ProductError(code, Sentence.verbatim(detail), param=param)
 
 
-def failure(event: Mapping[str, Any], *, prefilled: str | None = None) -> ProductError:
+def turn_error(event: Mapping[str, Any], *, prefilled: str | None = None) -> ProductError:
     """Return the error for a turn's RUN_ERROR, or for its answer's `code` and `detail`.
 
     `prefilled`: the request's member with the messages, if the last of them is the assistant's. If the provider refuses
@@ -89,7 +89,7 @@ def failure(event: Mapping[str, Any], *, prefilled: str | None = None) -> Produc
     )
 
 
-def body(error: ProductError) -> ErrorBody:
+def error_body(error: ProductError) -> ErrorBody:
     """Return the error as the body of a response."""
     kind = "server_error" if error.status >= 500 else TYPES.get(error.status, "invalid_request_error")
     code = CODES.get(error.code, error.code)
@@ -113,12 +113,12 @@ class AnthropicErrorBody(TypedDict):
     request_id: str
 
 
-def anthropic_body(error: ProductError) -> AnthropicErrorBody:
+def anthropic_error_body(error: ProductError) -> AnthropicErrorBody:
     """Return the error as the body of a response in Anthropic's protocol."""
     other = "api_error" if error.status >= 500 else "invalid_request_error"
     kind = ANTHROPIC_TYPES.get(error.status, other)
     code = CODES.get(error.code, error.code)
-    message = f"{TOO_LONG}: {error.detail}" if code == "context_length_exceeded" else error.detail
+    message = f"{TOO_LONG_MESSAGE}: {error.detail}" if code == "context_length_exceeded" else error.detail
     members: AnthropicErrorMembers = {
         "type": kind,
         "message": message,
@@ -138,9 +138,9 @@ def add_request_id(response: HttpResponseBase) -> None:
     response["Request-Id"] = log_fields().get("request_id", "")
 
 
-def refusal(request: HttpRequest, error: ProductError) -> JsonResponse:
+def error_response(request: HttpRequest, error: ProductError) -> JsonResponse:
     """Return the error as a response in the caller's protocol."""
-    content = anthropic_body(error) if speaks_anthropic(request) else body(error)
+    content = anthropic_error_body(error) if speaks_anthropic(request) else error_body(error)
     response = JsonResponse(content, status=error.status, headers=error.headers)
     if speaks_anthropic(request):
         add_request_id(response)

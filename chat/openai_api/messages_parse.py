@@ -7,15 +7,15 @@ from typing import Any
 
 from chat.models.parts import MessagePart
 from chat.openai_api import request as shared
-from chat.openai_api.errors import refused
-from chat.openai_api.request import HistoryBuilder, ProgramRequest, RequestFile, RequestHistory, SentFile, typed
+from chat.openai_api.errors import invalid_request
+from chat.openai_api.request import HistoryBuilder, ProgramRequest, RequestFile, RequestHistory, SentFile, typed_member
 from chat.prompts.turn_context import ProgramOptions
 from core.json_types import JsonObject
 from llm.types.model_call import EFFORTS, Sampling, ToolChoice, ToolDefinition
 
 MAX_STOPS = 100
 # The most tokens of thinking for which each effort is chosen. The protocol's older form names tokens, not an effort.
-BUDGETS = ((2_048, "low"), (8_192, "medium"))
+EFFORT_BUDGETS = ((2_048, "low"), (8_192, "medium"))
 _TEXT_MEDIA_TYPE = "text/plain"
 # Edits of the context that leave the prompt as it is: a program's thinking is not sent back to the model.
 _HARMLESS_EDITS = ("clear_thinking_20251015",)
@@ -29,7 +29,7 @@ def _is_harmless(value: Any) -> bool:
 
 
 # For each unsupported parameter, whether a value means the same as leaving the parameter out.
-_HONOURED: dict[str, Callable[[Any], bool]] = {
+_IGNORABLE_VALUES: dict[str, Callable[[Any], bool]] = {
     "top_k": lambda value: False,
     "container": lambda value: False,
     "mcp_servers": lambda value: value == [],
@@ -56,36 +56,37 @@ def parse(body: JsonObject, *, replaces_system: bool = False, counts: bool = Fal
     `replaces_system`: see `chat.prompts.turn_context.ProgramOptions`. `counts`: the request asks for the number of its
     tokens only.
     """
-    shared.require_honoured(body, _HONOURED)
+    shared.refuse_unsupported(body, _IGNORABLE_VALUES)
     shared.require_members(body, "model", "messages", *(() if counts else ("max_tokens",)))
     history = _read_messages(body)
-    thinking = typed(body, "thinking", dict, {})
+    thinking = typed_member(body, "thinking", dict, {})
     options = _options(body, history.instructions, thinking)
     return MessagesRequest(
-        model=typed(body, "model", str, ""),
+        model=typed_member(body, "model", str, ""),
         history=history,
         options=replace(options, replaces_system=replaces_system),
-        stream=typed(body, "stream", bool, False),
+        stream=typed_member(body, "stream", bool, False),
         shows_thinking=thinking.get("type") in ("enabled", "adaptive") and thinking.get("display") != "omitted",
     )
 
 
 def _options(body: JsonObject, instructions: str, thinking: JsonObject) -> ProgramOptions:
     tools = shared.read_tools(body, _tool)
-    choice, named, parallel = _choice(typed(body, "tool_choice", dict, {"type": "auto"}), tools)
-    output = typed(body, "output_config", dict, {})
-    effort = shared.word(output.get("effort"), "output_config.effort", EFFORTS)
+    choice, named, parallel = _choice(typed_member(body, "tool_choice", dict, {"type": "auto"}), tools)
+    output = typed_member(body, "output_config", dict, {})
+    effort = shared.choice_member(output.get("effort"), "output_config.effort", EFFORTS)
     return ProgramOptions(
         instructions=instructions,
-        temperature=shared.number(body, "temperature", 0, 1),
+        temperature=shared.number_member(body, "temperature", 0, 1),
         max_output=shared.max_output(body, "max_tokens"),
-        stop=shared.stops(body.get("stop_sequences", []), "stop_sequences", MAX_STOPS),
+        stop=shared.stop_texts(body.get("stop_sequences", []), "stop_sequences", MAX_STOPS),
         tools=tools,
         tool_choice=choice,
         required_tool=named,
         parallel_tool_calls=parallel,
         sampling=Sampling(
-            top_p=shared.unless(1, shared.number(body, "top_p", 0, 1)), reasoning_effort=effort or _effort(thinking)
+            top_p=shared.unless_neutral(1, shared.number_member(body, "top_p", 0, 1)),
+            reasoning_effort=effort or _effort(thinking),
         ),
         response_format=_read_format(output.get("format") or body.get("output_format")),
     )
@@ -99,26 +100,26 @@ def _effort(thinking: JsonObject) -> str | None:
         case "enabled":
             budget = thinking.get("budget_tokens")
             if isinstance(budget, bool) or not isinstance(budget, int) or budget < 1:
-                raise refused("thinking.budget_tokens", "“budget_tokens” must be a whole number of tokens.")
-            return next((effort for most, effort in BUDGETS if budget <= most), "high")
+                raise invalid_request("thinking.budget_tokens", "“budget_tokens” must be a whole number of tokens.")
+            return next((effort for most, effort in EFFORT_BUDGETS if budget <= most), "high")
         case _:
-            raise refused("thinking.type", "“type” must be one of enabled, adaptive, disabled.")
+            raise invalid_request("thinking.type", "“type” must be one of enabled, adaptive, disabled.")
 
 
 def _tool(value: Any, where: str) -> list[ToolDefinition]:
     if not isinstance(value, dict) or value.get("type") not in (None, "custom"):
         kind = str(value.get("type"))[:100] if isinstance(value, dict) else "no object"
         sentence = (
-            f"The tool “{kind}” would run at Anthropic, or is not known. Here programs offer tools with “input_schema”."
+            f"The tool “{kind}” runs at Anthropic or is unknown. Only tools with an “input_schema” are supported here."
         )
-        raise refused(where, sentence, "unsupported_tool")
+        raise invalid_request(where, sentence, "unsupported_tool")
     schema = value.get("input_schema")
     return [shared.tool_definition(value.get("name"), value.get("description"), schema, where, "input_schema")]
 
 
 def _choice(value: JsonObject, tools: tuple[ToolDefinition, ...]) -> tuple[ToolChoice, str | None, bool]:
     """Return the tool choice, the name of the one tool that is required, if any, and whether calls may be parallel."""
-    parallel = not typed(value, "disable_parallel_tool_use", bool, False, "tool_choice.")
+    parallel = not typed_member(value, "disable_parallel_tool_use", bool, False, "tool_choice.")
     names = {tool.name for tool in tools}
     match value.get("type"):
         case "auto":
@@ -129,8 +130,8 @@ def _choice(value: JsonObject, tools: tuple[ToolDefinition, ...]) -> tuple[ToolC
             return "required", None, parallel
         case "tool" if value.get("name") in names:
             return "required", str(value["name"]), parallel
-    raise refused(
-        "tool_choice", "“tool_choice” is of the type auto, none, any, or tool with the “name” of one of them."
+    raise invalid_request(
+        "tool_choice", "“tool_choice” has the type auto, none, any, or tool with the “name” of one of the tools."
     )
 
 
@@ -139,7 +140,7 @@ def _read_format(value: Any) -> JsonObject | None:
     if value is None:
         return None
     if not isinstance(value, dict) or value.get("type") != "json_schema":
-        raise refused("output_config.format", "“format” is an object of the type json_schema.")
+        raise invalid_request("output_config.format", "“format” is an object of the type json_schema.")
     schema = shared.read_schema(value, "output_config.format", named=False)
     return {"type": "json_schema", "json_schema": {"name": "answer", "strict": True, "schema": schema["schema"]}}
 
@@ -168,20 +169,20 @@ def _texts(content: Any, where: str) -> list[str]:
     blocks = _blocks(content, where)
     texts = [block.get("text") for block in blocks if block.get("type") == "text"]
     if len(texts) < len(blocks) or not all(isinstance(text, str) for text in texts):
-        raise refused(where, "The blocks that can be sent here are text.", "unsupported_content")
+        raise invalid_request(where, "The blocks that can be sent here are text.", "unsupported_content")
     return [str(text) for text in texts]
 
 
 def _blocks(content: Any, where: str) -> list[JsonObject]:
     if not isinstance(content, list) or not all(isinstance(block, dict) for block in content):
-        raise refused(where, "“content” must be a text or a list of blocks.")
+        raise invalid_request(where, "“content” must be a text or a list of blocks.")
     return content
 
 
 def _add(builder: HistoryBuilder, message: Any, where: str) -> None:
     """Add the next message. `where` is its place. Raises `ProductError` (400)."""
     if not isinstance(message, dict):
-        raise refused(where, "A message is an object with “role” and “content”.")
+        raise invalid_request(where, "A message is an object with “role” and “content”.")
     content, place = message.get("content"), f"{where}.content"
     match message.get("role"):
         case "user":
@@ -192,11 +193,11 @@ def _add(builder: HistoryBuilder, message: Any, where: str) -> None:
         case "system":
             builder.instruct(_system(content, place))
         case _:
-            raise refused(f"{where}.role", "“role” is one of user, assistant and system.")
+            raise invalid_request(f"{where}.role", "“role” is one of user, assistant and system.")
 
 
 def _add_user(builder: HistoryBuilder, content: Any, where: str) -> None:
-    """Add the results of tools, and what else a message of the user has."""
+    """Add the results of tools in a message of the user, then its texts and files."""
     texts: list[str] = []
     files: list[RequestFile] = []
     results = 0
@@ -221,12 +222,12 @@ def _add_result(builder: HistoryBuilder, block: JsonObject, where: str) -> None:
     call = block.get("tool_use_id")
     if not builder.is_open(call):
         sentence = "A “tool_result” must have the “tool_use_id” of a “tool_use” in the message before."
-        raise refused(f"{where}.tool_use_id", sentence)
+        raise invalid_request(f"{where}.tool_use_id", sentence)
     content = block.get("content") or ""
     blocks = [{"type": "text", "text": content}] if isinstance(content, str) else _blocks(content, f"{where}.content")
     parts = [_part(each, f"{where}.content[{position}]") for position, each in enumerate(blocks)]
     text = "\n\n".join(part for part in parts if isinstance(part, str))
-    builder.result(str(call), text, error=typed(block, "is_error", bool, False, f"{where}."))
+    builder.result(str(call), text, error=typed_member(block, "is_error", bool, False, f"{where}."))
     builder.show([part for part in parts if not isinstance(part, str)])
 
 
@@ -236,33 +237,33 @@ def _part(block: JsonObject, where: str) -> str | RequestFile:
         case "text" if isinstance(block.get("text"), str):
             return str(block["text"])
         case "image":
-            return _image(typed(block, "source", dict, {}, f"{where}."), f"{where}.source")
+            return _image(typed_member(block, "source", dict, {}, f"{where}."), f"{where}.source")
         case "document":
-            return _document(block, typed(block, "source", dict, {}, f"{where}."), f"{where}.source")
+            return _document(block, typed_member(block, "source", dict, {}, f"{where}."), f"{where}.source")
         case "search_result":
             texts = _texts(block.get("content"), f"{where}.content")
             return "\n".join([str(block.get("title", "")), str(block.get("source", "")), *texts])
     sentence = "The blocks that can be sent here are text, image, document, search_result and tool_result."
-    raise refused(where, sentence, "unsupported_content")
+    raise invalid_request(where, sentence, "unsupported_content")
 
 
 def _image(source: JsonObject, where: str) -> RequestFile:
     match source.get("type"):
         case "base64" if isinstance(source.get("data"), str):
-            return shared.sent_image(str(source.get("media_type", "")), source["data"], f"{where}.data")
+            return shared.read_image(str(source.get("media_type", "")), source["data"], f"{where}.data")
         case "file":
             return shared.file_reference(source.get("file_id"), f"{where}.file_id", shown=True)
         case "url":
-            sentence = "Send the image itself, as base64: the server fetches no addresses for programs."
-            raise refused(f"{where}.url", sentence, "unsupported_image_url")
-    raise refused(where, "“source” is of the type base64 or file.", "unsupported_content")
+            sentence = "Send the image itself, as base64. The server does not fetch URLs for programs."
+            raise invalid_request(f"{where}.url", sentence, "unsupported_image_url")
+    raise invalid_request(where, "“source” is of the type base64 or file.", "unsupported_content")
 
 
 def _document(block: JsonObject, source: JsonObject, where: str) -> str | RequestFile:
     title = block.get("title")
     match source.get("type"):
         case "base64":
-            return shared.sent_document(source.get("data"), title, f"{where}.data", str(source.get("media_type", "")))
+            return shared.read_document(source.get("data"), title, f"{where}.data", str(source.get("media_type", "")))
         case "text" if isinstance(source.get("data"), str) and source["data"]:
             name = str(title or "document.txt")
             return SentFile(_TEXT_MEDIA_TYPE, source["data"].encode(), f"{where}.data", name, shown=False)
@@ -271,9 +272,9 @@ def _document(block: JsonObject, source: JsonObject, where: str) -> str | Reques
         case "file":
             return shared.file_reference(source.get("file_id"), f"{where}.file_id")
         case "url":
-            sentence = "Send the document itself, as base64: the server fetches no addresses for programs."
-            raise refused(f"{where}.url", sentence, "unsupported_file_url")
-    raise refused(where, "“source” is of the type base64, text, content or file.", "unsupported_content")
+            sentence = "Send the document itself, as base64. The server does not fetch URLs for programs."
+            raise invalid_request(f"{where}.url", sentence, "unsupported_file_url")
+    raise invalid_request(where, "“source” is of the type base64, text, content or file.", "unsupported_content")
 
 
 def _answer(content: Any, where: str) -> list[MessagePart]:
@@ -286,11 +287,11 @@ def _answer(content: Any, where: str) -> list[MessagePart]:
             case "text" if isinstance(block.get("text"), str):
                 parts += [{"type": "text", "text": block["text"]}] if block["text"] else []
             case "tool_use":
-                arguments = json.dumps(typed(block, "input", dict, {}, f"{place}."), ensure_ascii=False)
+                arguments = json.dumps(typed_member(block, "input", dict, {}, f"{place}."), ensure_ascii=False)
                 parts.append(shared.call_part(block.get("id"), block.get("name"), arguments, place))
             case "thinking" | "redacted_thinking":
                 pass  # the product keeps the reasoning itself, and recognises the calls that it belongs to
             case _:
                 sentence = "The blocks that the assistant can have here are text, thinking and tool_use."
-                raise refused(place, sentence, "unsupported_content")
+                raise invalid_request(place, sentence, "unsupported_content")
     return parts

@@ -1,8 +1,8 @@
 """Write an answer in Anthropic's Messages protocol: as the events of a stream, or as one message.
 
-The content is a list of blocks: thinking, text and calls of the program's tools. One block is open at a time. The
-protocol has no events of two blocks at once. While a call is being written, all that does not belong to it waits until
-the end: no event says that the arguments of a call are complete.
+The content is a list of blocks: thinking, text and calls of the program's tools. The protocol allows one open block at
+a time. While a call is being written, all other pieces wait until the end of the answer, since no event says that the
+arguments of a call are complete.
 """
 
 from collections.abc import Mapping
@@ -111,7 +111,7 @@ class MessageWriter(AnswerWriter):
         self._index = 0  # of the open block, or of the next one
         self._kind = ""  # of the open block: text, thinking, or none
         self._text: list[str] = []  # of the open block
-        self._begins: dict[int, int] = {}  # the index in `_text` at which each part of the answer begins
+        self._part_starts: dict[int, int] = {}  # the index in `_text` at which each part of the answer begins
         self._live: AnswerCall | None = None  # the call that is being written
         self._deferred: list[Piece] = []  # pieces that came while a call was being written
         self._stop_reason: str | None = None
@@ -125,7 +125,7 @@ class MessageWriter(AnswerWriter):
         return self._message()
 
     def failed(self, error: ProductError) -> list[StreamEvent]:
-        return [StreamEvent(errors.anthropic_body(error), "error")]
+        return [StreamEvent(errors.anthropic_error_body(error), "error")]
 
     def _write(self, piece: Piece) -> list[StreamEvent]:
         if isinstance(piece, AnswerEnd):
@@ -141,14 +141,14 @@ class MessageWriter(AnswerWriter):
         match piece:
             case AnswerText(part, text):
                 events = self._open("text", {"type": "text", "text": "", "citations": None})
-                self._begins.setdefault(part, len(self._text))
+                self._part_starts.setdefault(part, len(self._text))
                 return [*events, self._delta({"type": "text_delta", "text": text}, text)]
             case AnswerReasoning(text) if self._shows_thinking:
                 events = self._open("thinking", {"type": "thinking", "thinking": "", "signature": ""})
                 return [*events, self._delta({"type": "thinking_delta", "thinking": text}, text)]
             case TextMoved(part, text):
-                if part in self._begins:
-                    del self._text[self._begins[part] :]
+                if part in self._part_starts:
+                    del self._text[self._part_starts[part] :]
                 return [*self._close(), *self._write_block(AnswerReasoning(text)), *self._close()]
             case AnswerCall(call, name):
                 events = self._open("tool_use", {"type": "tool_use", "id": call, "name": name, "input": {}})
@@ -173,7 +173,7 @@ class MessageWriter(AnswerWriter):
         kind, self._kind = self._kind, ""
         text = "".join(self._text)
         call, self._live = self._live, None
-        self._text, self._begins = [], {}
+        self._text, self._part_starts = [], {}
         if not kind:
             return []
         last: list[Mapping[str, object]] = []

@@ -1,8 +1,8 @@
 """Name the personas and models that a user may use as `model`.
 
-A model has its plain name, a persona the slug of its name. If several have the same name, the oldest model keeps it, or
-else the oldest persona. So a new persona never takes over a name. The others have their UUID as a name. A UUID always
-works.
+The name of a model is its plain name, the name of a persona is the slug of its name. If several have the same name, the
+oldest model keeps it, or else the oldest persona, so that a new row never takes over a name. The others are named by
+their UUID. A UUID always works.
 """
 
 from collections.abc import Iterable, Iterator
@@ -50,7 +50,7 @@ class NamedModel:
 
     @property
     def persona(self) -> Persona | None:
-        """The persona; None for a model without one."""
+        """Return the persona; None for a model without one."""
         return self.row if isinstance(self.row, Persona) else None
 
     @property
@@ -79,12 +79,12 @@ def named_models(user: User) -> list[NamedModel]:
     """Return the personas and models that the user may use, the personas first."""
     used_names: set[str] = set()
     rows = sorted(cached_models_of(user), key=lambda row: (row.created, row.pk))
-    models = list(_named(user, rows, used_names))
+    models = list(_name_rows(user, rows, used_names))
     personas = Persona.objects.visible_to(user).defer("instructions", "starter_messages")
-    return [*_named(user, personas.order_by("created", "pk"), used_names), *models]
+    return [*_name_rows(user, personas.order_by("created", "pk"), used_names), *models]
 
 
-def _named(user: User, rows: Iterable[Persona | Model], used_names: set[str]) -> Iterator[NamedModel]:
+def _name_rows(user: User, rows: Iterable[Persona | Model], used_names: set[str]) -> Iterator[NamedModel]:
     """Yield the rows with their names, and add these to `used_names`."""
     for row in rows:
         name = row.name if isinstance(row, Model) else slugify(row.name)
@@ -101,7 +101,7 @@ def _is_uuid(name: str) -> bool:
         return False
 
 
-def find(user: User, name: str) -> NamedModel:
+def find_named(user: User, name: str) -> NamedModel:
     """Return the persona or model with this name or UUID. Raises `model_not_found` (404)."""
     for each in named_models(user):
         if name in (each.name, str(each.row.pk)):

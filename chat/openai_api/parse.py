@@ -6,15 +6,15 @@ from typing import Any
 
 from chat.models.parts import MessagePart
 from chat.openai_api import request as shared
-from chat.openai_api.errors import refused
-from chat.openai_api.request import HistoryBuilder, ProgramRequest, RequestFile, RequestHistory, typed
+from chat.openai_api.errors import invalid_request
+from chat.openai_api.request import HistoryBuilder, ProgramRequest, RequestFile, RequestHistory, typed_member
 from chat.prompts.turn_context import ProgramOptions
 from core.json_types import JsonObject
 from llm.types.model_call import EFFORTS, Sampling, ToolChoice, ToolDefinition
 
 LARGEST_SEED = 2**63 - 1
 # For each unsupported parameter, whether a value means the same as leaving the parameter out.
-_HONOURED: dict[str, Callable[[Any], bool]] = {
+_IGNORABLE_VALUES: dict[str, Callable[[Any], bool]] = {
     "n": lambda value: value == 1,
     "logprobs": lambda value: value is False,
     "top_logprobs": lambda value: value == 0,
@@ -35,15 +35,15 @@ def parse(body: JsonObject, *, replaces_system: bool = False) -> ProgramRequest:
 
     `replaces_system`: see `chat.prompts.turn_context.ProgramOptions`.
     """
-    shared.require_honoured(body, _HONOURED)
+    shared.refuse_unsupported(body, _IGNORABLE_VALUES)
     shared.require_members(body, "model", "messages")
     history = _read_messages(body)
     return ProgramRequest(
-        model=typed(body, "model", str, ""),
+        model=typed_member(body, "model", str, ""),
         history=history,
         options=replace(_options(body, history.instructions), replaces_system=replaces_system),
-        stream=typed(body, "stream", bool, False),
-        include_usage=bool(typed(body, "stream_options", dict, {}).get("include_usage")),
+        stream=typed_member(body, "stream", bool, False),
+        include_usage=bool(typed_member(body, "stream_options", dict, {}).get("include_usage")),
     )
 
 
@@ -52,13 +52,13 @@ def _options(body: JsonObject, instructions: str) -> ProgramOptions:
     choice, named = _choice(body.get("tool_choice", "auto"), tools)
     return ProgramOptions(
         instructions=instructions,
-        temperature=shared.number(body, "temperature", 0, 2),
+        temperature=shared.number_member(body, "temperature", 0, 2),
         max_output=shared.max_output(body, "max_completion_tokens", "max_tokens"),
-        stop=shared.stops(body.get("stop", []), "stop"),
+        stop=shared.stop_texts(body.get("stop", []), "stop"),
         tools=tools,
         tool_choice=choice,
         required_tool=named,
-        parallel_tool_calls=typed(body, "parallel_tool_calls", bool, True),
+        parallel_tool_calls=typed_member(body, "parallel_tool_calls", bool, True),
         sampling=_read_sampling(body),
         response_format=_read_format(body.get("response_format", {"type": "text"})),
     )
@@ -67,7 +67,7 @@ def _options(body: JsonObject, instructions: str) -> ProgramOptions:
 def _tool(value: Any, where: str) -> list[ToolDefinition]:
     function = value.get("function") if isinstance(value, dict) else None
     if not isinstance(function, dict) or value.get("type") != "function":
-        raise refused(where, "A tool is an object of the type “function” with “function”.", "unsupported_tool")
+        raise invalid_request(where, "A tool is an object of the type “function” with “function”.", "unsupported_tool")
     description, parameters = function.get("description"), function.get("parameters")
     return [shared.tool_definition(function.get("name"), description, parameters, f"{where}.function", "parameters")]
 
@@ -82,18 +82,18 @@ def _choice(value: Any, tools: tuple[ToolDefinition, ...]) -> tuple[ToolChoice, 
     function = value.get("function") if isinstance(value, dict) and value.get("type") == "function" else None
     if isinstance(function, dict) and function.get("name") in names:
         return "required", function["name"]
-    raise refused("tool_choice", "“tool_choice” is auto, none, required, or one of the “tools” by its name.")
+    raise invalid_request("tool_choice", "“tool_choice” is auto, none, required, or one of the “tools” by its name.")
 
 
 def _read_sampling(body: JsonObject) -> Sampling:
     """Return the sampling parameters. Default values are left out, since some providers refuse these parameters."""
-    verbosity = shared.word(body.get("verbosity"), "verbosity", shared.VERBOSITIES)
+    verbosity = shared.choice_member(body.get("verbosity"), "verbosity", shared.VERBOSITIES)
     return Sampling(
-        top_p=shared.unless(1, shared.number(body, "top_p", 0, 1)),
-        presence_penalty=shared.unless(0, shared.number(body, "presence_penalty", -2, 2)),
-        frequency_penalty=shared.unless(0, shared.number(body, "frequency_penalty", -2, 2)),
+        top_p=shared.unless_neutral(1, shared.number_member(body, "top_p", 0, 1)),
+        presence_penalty=shared.unless_neutral(0, shared.number_member(body, "presence_penalty", -2, 2)),
+        frequency_penalty=shared.unless_neutral(0, shared.number_member(body, "frequency_penalty", -2, 2)),
         seed=_seed(body),
-        reasoning_effort=shared.word(body.get("reasoning_effort"), "reasoning_effort", EFFORTS),
+        reasoning_effort=shared.choice_member(body.get("reasoning_effort"), "reasoning_effort", EFFORTS),
         verbosity=None if verbosity == "medium" else verbosity,
     )
 
@@ -101,7 +101,7 @@ def _read_sampling(body: JsonObject) -> Sampling:
 def _seed(body: JsonObject) -> int | None:
     value = body.get("seed")
     if value is not None and (type(value) is not int or abs(value) > LARGEST_SEED):
-        raise refused("seed", "“seed” must be a whole number of at most 64 bits.")
+        raise invalid_request("seed", "“seed” must be a whole number of at most 64 bits.")
     return value
 
 
@@ -117,7 +117,9 @@ def _read_format(value: Any) -> JsonObject | None:
             "type": kind,
             "json_schema": shared.read_schema(value.get("json_schema"), "response_format.json_schema"),
         }
-    raise refused("response_format", "“response_format” is an object of the type text, json_object or json_schema.")
+    raise invalid_request(
+        "response_format", "“response_format” is an object of the type text, json_object or json_schema."
+    )
 
 
 _UNANSWERED = "A message with “tool_calls” must be followed by the result of each"
@@ -135,7 +137,7 @@ def _read_messages(body: JsonObject) -> RequestHistory:
 def _add(builder: HistoryBuilder, message: Any, where: str) -> None:
     """Add the next message. `where` is its place. Raises `ProductError` (400)."""
     if not isinstance(message, dict):
-        raise refused(where, "A message is an object with “role” and “content”.")
+        raise invalid_request(where, "A message is an object with “role” and “content”.")
     match message.get("role"):
         case "system" | "developer":
             builder.instruct(_text(message.get("content"), f"{where}.content"))
@@ -151,10 +153,10 @@ def _add(builder: HistoryBuilder, message: Any, where: str) -> None:
             call = message.get("tool_call_id")
             if not builder.is_open(call):
                 sentence = "A message with the role “tool” must answer a call of the assistant's message before it."
-                raise refused(f"{where}.tool_call_id", sentence)
+                raise invalid_request(f"{where}.tool_call_id", sentence)
             builder.result(str(call), _text(message.get("content"), f"{where}.content"))
         case _:
-            raise refused(f"{where}.role", "“role” is one of system, developer, user, assistant and tool.")
+            raise invalid_request(f"{where}.role", "“role” is one of system, developer, user, assistant and tool.")
 
 
 def _answer(message: JsonObject, where: str) -> list[MessagePart]:
@@ -162,9 +164,9 @@ def _answer(message: JsonObject, where: str) -> list[MessagePart]:
     content = message.get("content")
     calls = message.get("tool_calls") or []
     if not isinstance(calls, list):
-        raise refused(f"{where}.tool_calls", "“tool_calls” must be a list.")
+        raise invalid_request(f"{where}.tool_calls", "“tool_calls” must be a list.")
     if content is None and not calls:
-        raise refused(f"{where}.content", "A message of the assistant has “content” or “tool_calls”.")
+        raise invalid_request(f"{where}.content", "A message of the assistant has “content” or “tool_calls”.")
     text = "" if content is None else _text(content, f"{where}.content")
     call_parts = [_call(call, f"{where}.tool_calls[{position}]") for position, call in enumerate(calls)]
     text_parts: list[MessagePart] = [{"type": "text", "text": text}] if text else []
@@ -174,7 +176,7 @@ def _answer(message: JsonObject, where: str) -> list[MessagePart]:
 def _call(call: Any, where: str) -> MessagePart:
     function = call.get("function") if isinstance(call, dict) else None
     if not isinstance(function, dict) or call.get("type", "function") != "function":
-        raise refused(where, "A call is an object with “id”, the type “function” and “function”.")
+        raise invalid_request(where, "A call is an object with “id”, the type “function” and “function”.")
     return shared.call_part(call.get("id"), function.get("name"), function.get("arguments", ""), where)
 
 
@@ -189,7 +191,7 @@ def _content(content: Any, where: str, *, files: bool = False) -> Iterator[str |
         yield content
         return
     if not isinstance(content, list):
-        raise refused(where, "“content” must be a text or a list of parts.")
+        raise invalid_request(where, "“content” must be a text or a list of parts.")
     for position, part in enumerate(content):
         place = f"{where}[{position}]"
         kind = part.get("type") if isinstance(part, dict) else None
@@ -197,19 +199,21 @@ def _content(content: Any, where: str, *, files: bool = False) -> Iterator[str |
             yield part[kind]
         elif kind == "image_url" and files:
             image = part.get("image_url")
-            yield shared.data_url(image.get("url") if isinstance(image, dict) else image, f"{place}.image_url")
+            yield shared.read_data_url(image.get("url") if isinstance(image, dict) else image, f"{place}.image_url")
         elif kind == "file" and files:
             yield _file(part.get("file"), f"{place}.file")
         elif kind == "input_audio" and files:
-            raise refused(place, shared.NO_AUDIO, "unsupported_content")
+            raise invalid_request(place, shared.NO_AUDIO, "unsupported_content")
         else:
             kinds = "text, image_url and file" if files else "text"
-            raise refused(place, f"The parts that can be sent here are {kinds}.", "unsupported_content")
+            raise invalid_request(place, f"The parts that can be sent here are {kinds}.", "unsupported_content")
 
 
 def _file(value: Any, where: str) -> RequestFile:
     if not isinstance(value, dict):
-        raise refused(where, "A file is an object with “file_data” and “filename”, or with “file_id”.", "invalid_type")
+        raise invalid_request(
+            where, "A file is an object with “file_data” and “filename”, or with “file_id”.", "invalid_type"
+        )
     if value.get("file_id") is not None:
         return shared.file_reference(value["file_id"], f"{where}.file_id")
-    return shared.sent_document(value.get("file_data"), value.get("filename"), f"{where}.file_data")
+    return shared.read_document(value.get("file_data"), value.get("filename"), f"{where}.file_data")

@@ -1,7 +1,7 @@
 """Hold a request of a program, in whichever protocol it came, and the checks that the protocols share.
 
 `parse` (Chat Completions), `responses_parse` and `messages_parse` turn a body into a `ProgramRequest`. `create_turn`
-makes the turn from it. So a turn is made in one way, and each protocol only has a reader and a writer of its own.
+creates the turn from it. So there is one way to create a turn, and each protocol only has its own reader and writer.
 
 Parameters that do not change the meaning of an answer (user, metadata, …) are accepted and not passed on. Unsupported
 parameters that would change it are refused, so that no answer ignores them silently.
@@ -20,7 +20,7 @@ from typing import Any
 from django.http import HttpRequest
 
 from chat.models.parts import MessagePart
-from chat.openai_api.errors import refused
+from chat.openai_api.errors import invalid_request
 from chat.prompts.turn_context import MAX_TOOLS, NO_PARAMETERS, TOOL_NAME, ProgramOptions
 from chat.turns.store import storable
 from core.errors import ProductError
@@ -40,7 +40,7 @@ NAME_DIGITS = 16  # digits of an image's SHA-256 in the name of its file
 VERBOSITIES = ("low", "medium", "high")
 _DATA_URL = re.compile(r"data:([\w.+-]+/[\w.+-]+)(?:;[\w=.+-]+)*;base64,", re.IGNORECASE | re.ASCII)
 _TYPE_WORDS = {str: "a text", bool: "true or false", dict: "an object", list: "a list"}
-NO_AUDIO = "Audio cannot be read here: no server for speech is configured. Send its transcript as text."
+NO_AUDIO = "Audio is not supported here. Send its transcript as text."
 
 
 @dataclass(frozen=True)
@@ -143,13 +143,13 @@ class HistoryBuilder:
 
     def answer(self, parts: list[MessagePart]) -> None:
         """Add a message of the assistant."""
-        self._carry_shown()
+        self._attach_shown_files()
         self._rows.append(RequestMessage("assistant", []))
         self.go_on(parts)
 
     def go_on(self, parts: list[MessagePart]) -> None:
-        """Add parts to the message of the assistant, which begins here unless it is the newest."""
-        self._carry_shown()
+        """Add parts to the assistant's message if that is the newest one, else to a new message."""
+        self._attach_shown_files()
         if not self._rows or self._rows[-1].role != "assistant":
             self._rows.append(RequestMessage("assistant", []))
         row = self._rows[-1]
@@ -176,32 +176,34 @@ class HistoryBuilder:
     def show(self, files: list[RequestFile]) -> None:
         """Add files that a result contains.
 
-        Only messages of the user carry files: the next one, or a message of their own if the assistant goes on.
+        Only messages of the user can have files: the next one, or a separate message if the assistant continues.
         """
         self._shown += files
 
-    def _carry_shown(self) -> None:
+    def _attach_shown_files(self) -> None:
         if self._shown:
             self.ask([], [])
 
     def require_answered(self, where: str, sentence: str) -> None:
         """Raise `ProductError` (400) if a tool call has no result. `sentence` names the protocol's rule."""
         if self._open:
-            raise refused(where, f"{sentence}; missing: {', '.join(sorted(self._open))}.")
+            raise invalid_request(where, f"{sentence}; missing: {', '.join(sorted(self._open))}.")
 
     def history(self) -> RequestHistory:
         """Return the messages. Raises `ProductError` (400) if there is nothing to answer, or for too many files."""
-        self._carry_shown()
+        self._attach_shown_files()
         instructions = "\n\n".join(text for text in self._instructions if text.strip())
         history = RequestHistory(instructions, self._rows)
         if not any(row.role == "user" for row in history.rows):
-            raise refused(self._param, "There is nothing to answer: send a message with the role “user”.")
+            raise invalid_request(self._param, "There is nothing to answer: send a message with the role “user”.")
         if len(history.files) > MAX_FILES:
-            raise refused(self._param, f"These are more than {MAX_FILES} images and files. Leave out the oldest.")
+            raise invalid_request(
+                self._param, f"At most {MAX_FILES} images and files can be sent. Leave out the oldest."
+            )
         return history
 
 
-def body_of(request: HttpRequest) -> JsonObject:
+def read_body(request: HttpRequest) -> JsonObject:
     """Return the members of the body that are not null. Raises `request_too_large` (413) and `invalid_json`."""
     raw = request.read(MAX_BODY + 1)
     if len(raw) > MAX_BODY:
@@ -210,13 +212,13 @@ def body_of(request: HttpRequest) -> JsonObject:
     try:
         body = storable(load(raw, MAX_VALUES))
     except (ValueError, RecursionError) as error:
-        raise refused(None, "The request is not valid JSON.", "invalid_json") from error
+        raise invalid_request(None, "The request is not valid JSON.", "invalid_json") from error
     if not isinstance(body, dict):
-        raise refused(None, "The request must be a JSON object.", "invalid_json")
+        raise invalid_request(None, "The request must be a JSON object.", "invalid_json")
     return {name: value for name, value in body.items() if value is not None}
 
 
-def require_honoured(body: JsonObject, honoured: Mapping[str, Callable[[Any], bool]]) -> None:
+def refuse_unsupported(body: JsonObject, honoured: Mapping[str, Callable[[Any], bool]]) -> None:
     """Refuse a parameter that the product cannot honour.
 
     `honoured` has, for each such parameter, whether a value means the same as leaving the parameter out.
@@ -224,100 +226,100 @@ def require_honoured(body: JsonObject, honoured: Mapping[str, Callable[[Any], bo
     for name, is_honoured in honoured.items():
         if name in body and not is_honoured(body[name]):
             sentence = f"“{name}” is not supported with this value. Leave it out."
-            raise refused(name, sentence, "unsupported_parameter")
+            raise invalid_request(name, sentence, "unsupported_parameter")
 
 
 def require_members(body: JsonObject, *names: str) -> None:
     """Refuse a request that lacks one of these members."""
     for name in names:
         if name not in body:
-            raise refused(name, f"You must provide “{name}”.", "missing_required_parameter")
+            raise invalid_request(name, f"You must provide “{name}”.", "missing_required_parameter")
 
 
 def list_of_messages(body: JsonObject, name: str) -> list[Any]:
     """Return the list of messages in this member. Raises `ProductError` (400) if it is empty or too long."""
     value = body[name]
     if not isinstance(value, list) or not value:
-        raise refused(name, f"“{name}” must be a list of at least one message.")
+        raise invalid_request(name, f"“{name}” must be a list of at least one message.")
     if len(value) > MAX_MESSAGES:
-        raise refused(name, f"These are more than {MAX_MESSAGES:,} messages. Leave out the oldest.")
+        raise invalid_request(name, f"At most {MAX_MESSAGES:,} messages can be sent. Leave out the oldest.")
     return value
 
 
-def typed(body: JsonObject, name: str, kind: type[Any], default: Any, where: str = "") -> Any:
+def typed_member(body: JsonObject, name: str, kind: type[Any], default: Any, where: str = "") -> Any:
     """Return a member of this type, or the default. `where`: the place of the object that has the member."""
     value = body.get(name)
     if value is None:
         return default
     if not isinstance(value, kind):
-        raise refused(f"{where}{name}", f"“{name}” must be {_TYPE_WORDS[kind]}.", "invalid_type")
+        raise invalid_request(f"{where}{name}", f"“{name}” must be {_TYPE_WORDS[kind]}.", "invalid_type")
     return value
 
 
-def number(body: JsonObject, name: str, least: int, most: int) -> float | None:
+def number_member(body: JsonObject, name: str, least: int, most: int) -> float | None:
     value = body.get(name)
     if value is None:
         return None
     if isinstance(value, bool) or not isinstance(value, int | float) or not least <= value <= most:
-        raise refused(name, f"“{name}” must be a number from {least} to {most}.")
+        raise invalid_request(name, f"“{name}” must be a number from {least} to {most}.")
     return float(value)
 
 
-def unless(neutral: float, value: float | None) -> float | None:
+def unless_neutral(neutral: float, value: float | None) -> float | None:
     """Return the value; None for the neutral one, since some providers refuse the parameter."""
     return None if value == neutral else value
 
 
-def word(value: Any, where: str, words: Collection[str]) -> str | None:
+def choice_member(value: Any, where: str, words: Collection[str]) -> str | None:
     """Return one of the words, or None for a member that is missing."""
     if value is None or (isinstance(value, str) and value in words):
         return value
     name = where.rpartition(".")[2]
-    raise refused(where, f"“{name}” must be one of {', '.join(words)}.")
+    raise invalid_request(where, f"“{name}” must be one of {', '.join(words)}.")
 
 
 def max_output(body: JsonObject, *names: str) -> int | None:
-    """Return the most tokens of an answer, by the first of these members."""
+    """Return the maximum number of tokens of an answer, from the first of these members that is present."""
     for name in names:
         if name in body:
             value = body[name]
             if value == NO_LIMIT and not isinstance(value, bool):
                 return None
             if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= MAX_TOKENS:
-                raise refused(name, f"“{name}” must be a whole number from 1, or -1 for no limit.")
+                raise invalid_request(name, f"“{name}” must be a whole number from 1, or -1 for no limit.")
             return value
     return None
 
 
-def stops(value: Any, name: str, most: int = MAX_STOPS) -> tuple[str, ...]:
+def stop_texts(value: Any, name: str, most: int = MAX_STOPS) -> tuple[str, ...]:
     """Return the texts at which an answer ends."""
     texts = [value] if isinstance(value, str) else value
     if not isinstance(texts, list) or len(texts) > most:
-        raise refused(name, f"“{name}” must be a text or a list of at most {most}.")
+        raise invalid_request(name, f"“{name}” must be a text or a list of at most {most}.")
     if not all(isinstance(each, str) and 0 < len(each) <= MAX_STOP for each in texts):
-        raise refused(name, f"Each of “{name}” must be a text of 1 to {MAX_STOP:,} characters.")
+        raise invalid_request(name, f"Each of “{name}” must be a text of 1 to {MAX_STOP:,} characters.")
     return tuple(texts)
 
 
 def read_tools(body: JsonObject, read: Callable[[Any, str], list[ToolDefinition]]) -> tuple[ToolDefinition, ...]:
     """Return the program's tools. `read` returns the tools of an entry from its value and its place."""
-    values = typed(body, "tools", list, [])
+    values = typed_member(body, "tools", list, [])
     entries = (read(value, f"tools[{position}]") for position, value in enumerate(values[: MAX_TOOLS + 1]))
     definitions = tuple(tool for tools in entries for tool in tools)
     if len(values) > MAX_TOOLS or len(definitions) > MAX_TOOLS:
-        raise refused("tools", f"At most {MAX_TOOLS} tools can be offered.")
+        raise invalid_request("tools", f"At most {MAX_TOOLS} tools can be offered.")
     if len({tool.name for tool in definitions}) < len(definitions):
-        raise refused("tools", "Two tools have the same name.")
+        raise invalid_request("tools", "Two tools have the same name.")
     return definitions
 
 
 def tool_definition(name: Any, description: Any, parameters: Any, where: str, schema: str) -> ToolDefinition:
     """Return a tool. `schema`: the protocol's word for the parameters."""
     if not isinstance(name, str) or not TOOL_NAME.fullmatch(name):
-        raise refused(f"{where}.name", "A tool's name has 1 to 64 letters, digits, hyphens and underscores.")
+        raise invalid_request(f"{where}.name", "A tool's name has 1 to 64 letters, digits, hyphens and underscores.")
     description, parameters = description or "", parameters or NO_PARAMETERS
     if not isinstance(description, str) or not isinstance(parameters, dict | Mapping):
-        raise refused(where, f"“description” must be a text and “{schema}” a JSON schema.")
+        raise invalid_request(where, f"“description” must be a text and “{schema}” a JSON schema.")
     return ToolDefinition(name, description, parameters)
 
 
@@ -327,17 +329,19 @@ def read_schema(value: Any, where: str, *, named: bool = True) -> JsonObject:
     `named`: the protocol has the program name the schema.
     """
     if not isinstance(value, dict):
-        raise refused(where, "“json_schema” must be an object with “name” and “schema”.", "invalid_type")
+        raise invalid_request(where, "“json_schema” must be an object with “name” and “schema”.", "invalid_type")
     members = {name: member for name, member in value.items() if member is not None}
     if named and (not isinstance(members.get("name"), str) or not TOOL_NAME.fullmatch(members["name"])):
-        raise refused(f"{where}.name", "A format's name has 1 to 64 letters, digits, hyphens and underscores.")
+        raise invalid_request(f"{where}.name", "A format's name has 1 to 64 letters, digits, hyphens and underscores.")
     for name, kind, words in (("schema", dict, "a JSON schema"), ("description", str, "a text")):
         if not isinstance(members.get(name, kind()), kind):
-            raise refused(f"{where}.{name}", f"“{name}” must be {words}.", "invalid_type")
+            raise invalid_request(f"{where}.{name}", f"“{name}” must be {words}.", "invalid_type")
     if "schema" not in members:
-        raise refused(f"{where}.schema", "You must provide the “schema” of the answer.", "missing_required_parameter")
+        raise invalid_request(
+            f"{where}.schema", "You must provide the “schema” of the answer.", "missing_required_parameter"
+        )
     if not isinstance(members.get("strict", False), bool):
-        raise refused(f"{where}.strict", "“strict” must be true or false.", "invalid_type")
+        raise invalid_request(f"{where}.strict", "“strict” must be true or false.", "invalid_type")
     return {name: members[name] for name in ("name", "description", "schema", "strict") if name in members}
 
 
@@ -346,48 +350,48 @@ def call_part(call: Any, name: Any, arguments: Any, where: str) -> MessagePart:
     texts: dict[str, str] = {}
     for member, value in (("id", call), ("name", name), ("arguments", arguments)):
         if not isinstance(value, str) or (member != "arguments" and not value):
-            raise refused(where, f"“{member}” of a call must be a text.")
+            raise invalid_request(where, f"“{member}” of a call must be a text.")
         texts[member] = value
     return {"type": "tool_call", "id": texts["id"], "name": texts["name"], "arguments": texts["arguments"]}
 
 
-def data_url(url: Any, where: str) -> SentFile:
+def read_data_url(url: Any, where: str) -> SentFile:
     """Return the image in a `data:` URL. Raises `unsupported_image_url` and `invalid_image` (400)."""
     match = _DATA_URL.match(url) if isinstance(url, str) else None
     if not isinstance(url, str) or match is None or not match[1].lower().startswith("image/"):
-        sentence = "Send the image itself, as data:image/png;base64,…: the server fetches no addresses for programs."
-        raise refused(where, sentence, "unsupported_image_url")
-    return sent_image(match[1], url[match.end() :], where)
+        sentence = "Send the image itself, as data:image/png;base64,…. The server does not fetch URLs for programs."
+        raise invalid_request(where, sentence, "unsupported_image_url")
+    return read_image(match[1], url[match.end() :], where)
 
 
-def sent_image(media_type: str, content: str, where: str) -> SentFile:
+def read_image(media_type: str, content: str, where: str) -> SentFile:
     """Return an image from its base64 text. Raises `invalid_image` (400)."""
-    return SentFile(media_type.lower(), _decoded(content, where, "image"), where)
+    return SentFile(media_type.lower(), _decode_base64(content, where, "image"), where)
 
 
-def sent_document(content: Any, filename: Any, where: str, media_type: str = "") -> SentFile:
+def read_document(content: Any, filename: Any, where: str, media_type: str = "") -> SentFile:
     """Return a file from base64 text or a `data:` URL. Raises `invalid_file` (400)."""
     if not isinstance(content, str) or not isinstance(filename or "", str):
-        raise refused(where, "Send the content of the file in base64, and its name as a text.", "invalid_file")
+        raise invalid_request(where, "Send the content of the file in base64, and its name as a text.", "invalid_file")
     match = _DATA_URL.match(content)
     kind = match[1] if match else media_type
     text = content[match.end() :] if match else content
     name = filename or f"file{mimetypes.guess_extension(kind) or ''}"
-    return SentFile(kind.lower(), _decoded(text, where, "file"), where, name, shown=False)
+    return SentFile(kind.lower(), _decode_base64(text, where, "file"), where, name, shown=False)
 
 
-def _decoded(content: str, where: str, kind: str) -> bytes:
+def _decode_base64(content: str, where: str, kind: str) -> bytes:
     try:
         data = base64.b64decode(content, validate=True)
     except (binascii.Error, ValueError) as error:
-        raise refused(where, f"The {kind} is not valid base64.", f"invalid_{kind}") from error
+        raise invalid_request(where, f"The {kind} is not valid base64.", f"invalid_{kind}") from error
     if not data:
-        raise refused(where, f"The {kind} is empty.", f"invalid_{kind}")
+        raise invalid_request(where, f"The {kind} is empty.", f"invalid_{kind}")
     return data
 
 
 def file_reference(value: Any, where: str, *, shown: bool = False) -> FileReference:
     """Return a reference to a file that was uploaded earlier. Raises `invalid_type` (400)."""
     if not isinstance(value, str) or not value:
-        raise refused(where, "“file_id” must be the id of a file that you uploaded.", "invalid_type")
+        raise invalid_request(where, "“file_id” must be the id of a file that you uploaded.", "invalid_type")
     return FileReference(value, where, shown)

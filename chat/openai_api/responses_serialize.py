@@ -217,7 +217,7 @@ class ResponseWriter(AnswerWriter):
         self._message: MessageItem | None = None  # the open item, if it is a message
         self._reasoning: ReasoningItem | None = None  # the open item, if it is reasoning
         self._text: list[str] = []  # of the open item
-        self._begins: dict[int, int] = {}  # the index in `_text` at which each part of the answer begins
+        self._part_starts: dict[int, int] = {}  # the index in `_text` at which each part of the answer begins
         self._calls: dict[str, OpenCall] = {}  # by id
         self._status = "in_progress"
         self._error: ResponseError | None = None
@@ -234,7 +234,7 @@ class ResponseWriter(AnswerWriter):
         return self._response()
 
     def failed(self, error: ProductError) -> list[StreamEvent]:
-        members = errors.body(error)["error"]
+        members = errors.error_body(error)["error"]
         events = self._close("incomplete")
         self._status = "failed"
         self._error = {"code": members["code"], "message": members["message"]}
@@ -292,15 +292,15 @@ class ResponseWriter(AnswerWriter):
             events.append(self._added(self._message.copy()))
             members: ResponseEvent = {**self._place(), "content_index": 0, "part": _output_text("")}
             events.append(self._event("response.content_part.added", members))
-        self._begins.setdefault(part, len(self._text))
+        self._part_starts.setdefault(part, len(self._text))
         self._text.append(text)
         delta: ResponseEvent = {**self._place(), "content_index": 0, "delta": text, "logprobs": []}
         return [*events, self._event("response.output_text.delta", delta)]
 
     def _take_back(self, part: int) -> list[StreamEvent]:
         """Close the open message without the text of a part. Programs that print deltas have already shown it."""
-        if part in self._begins:
-            del self._text[self._begins[part] :]
+        if part in self._part_starts:
+            del self._text[self._part_starts[part] :]
         return self._close()
 
     def _add_reasoning(self, text: str) -> list[StreamEvent]:
@@ -371,7 +371,7 @@ class ResponseWriter(AnswerWriter):
         message, reasoning = self._message, self._reasoning
         text = "".join(self._text)
         self._message = self._reasoning = None
-        self._text, self._begins = [], {}
+        self._text, self._part_starts = [], {}
         if message is not None:
             events = self._close_message(message, text)
             return [*events, self._done({**message, "status": status}, len(self._output) - 1)]

@@ -10,9 +10,9 @@ from django.core.files.base import ContentFile
 from accounts.access.holds import without_holds
 from accounts.models import User
 from chat.models import Conversation, Turn
-from chat.openai_api.errors import refused
+from chat.openai_api.errors import invalid_request
 from chat.openai_api.request import FileReference, RequestFile, SentFile
-from chat.openai_api.uploads import file_of
+from chat.openai_api.uploads import find_file
 from chat.realtime.event_stream import threaded
 from core.background import run_to_completion
 from core.errors import ProductError
@@ -21,11 +21,11 @@ from files.models import File
 
 READING_TIMEOUT = 60.0  # seconds in which the files of a request must be read
 READING_INTERVAL = 0.05  # seconds between two queries for their status
-MOST_EQUAL = 10  # earlier files with the same content and name that are looked at
+MAX_CANDIDATES = 10  # earlier files with the same content and name that are looked at
 
 
 @asynccontextmanager
-async def files_of(user: User, sent: Sequence[RequestFile]) -> AsyncIterator[list[File]]:
+async def request_files(user: User, sent: Sequence[RequestFile]) -> AsyncIterator[list[File]]:
     """Yield a file that has been read for each file of a request, in the same order.
 
     Files that are stored for the request are deleted at the end of the block, unless it has attached them to a message.
@@ -37,19 +37,19 @@ async def files_of(user: User, sent: Sequence[RequestFile]) -> AsyncIterator[lis
         return
     stored: list[UUID] = []
     try:
-        yield await _read(await threaded(_stored)(user, sent, stored), sent)
+        yield await _read_files(await threaded(_store_files)(user, sent, stored), sent)
     finally:
         if stored:
             await run_to_completion(threaded(_delete_unattached)(user, stored))
 
 
-async def _read(files: list[File], sent: Sequence[RequestFile]) -> list[File]:
+async def _read_files(files: list[File], sent: Sequence[RequestFile]) -> list[File]:
     """Return the files when they have been read."""
     try:
         async with asyncio.timeout(READING_TIMEOUT):
             while any(file.unread for file in files):
                 await asyncio.sleep(READING_INTERVAL)
-                files = await threaded(_reloaded)(files)
+                files = await threaded(_reload)(files)
     except TimeoutError as error:
         sentence = "The files could not be read in time. Upload them with POST /v1/files, and name them by their ids."
         raise ProductError("files_not_ready", sentence, status=503) from error
@@ -57,11 +57,11 @@ async def _read(files: list[File], sent: Sequence[RequestFile]) -> list[File]:
         if file.status == File.Status.FAILED or (each.shown and not file.is_image):
             what = "an image that models can be shown" if each.shown else "a file that can be read"
             sentence = f"This is not {what}. {file.problem.english}".strip()
-            raise refused(each.where, sentence, "invalid_image" if each.shown else "invalid_file")
+            raise invalid_request(each.where, sentence, "invalid_image" if each.shown else "invalid_file")
     return files
 
 
-def _stored(user: User, sent: Sequence[RequestFile], stored: list[UUID]) -> list[File]:
+def _store_files(user: User, sent: Sequence[RequestFile], stored: list[UUID]) -> list[File]:
     """Return a row for each file. Content that an earlier request sent is not stored twice.
 
     Programs repeat the files of a conversation in every request. The ids of new rows are added to `stored`.
@@ -72,8 +72,8 @@ def _stored(user: User, sent: Sequence[RequestFile], stored: list[UUID]) -> list
         if key in rows:
             continue
         if isinstance(each, FileReference):
-            rows[key] = file_of(user, each.id, each.where)
-        elif (earlier := _sent_before(user, each)) is not None:
+            rows[key] = find_file(user, each.id, each.where)
+        elif (earlier := _find_sent_before(user, each)) is not None:
             rows[key] = earlier
         else:
             rows[key] = services.upload(user=user, name=each.name, content=ContentFile(each.data))
@@ -94,8 +94,11 @@ def _key(file: RequestFile) -> tuple[str, str]:
     return ("", file.id) if isinstance(file, FileReference) else (file.digest, file.name)
 
 
-def _sent_before(user: User, sent: SentFile) -> File | None:
-    """Return the file with the same content and name from an earlier request, if any. It goes with the requests."""
+def _find_sent_before(user: User, sent: SentFile) -> File | None:
+    """Return the file with the same content and name from an earlier request, if any.
+
+    It is deleted together with the requests that use it.
+    """
     name = services.clean_name(sent.name)
     rows = File.objects.owned_by(user).filter(
         attachments__message__conversation__origin=Conversation.Origin.API,
@@ -105,19 +108,19 @@ def _sent_before(user: User, sent: SentFile) -> File | None:
     )
     if not sent.filename:
         return rows.first()
-    for row in rows.distinct()[:MOST_EQUAL]:
+    for row in rows.distinct()[:MAX_CANDIDATES]:
         turns = Turn.objects.filter(conversation__messages__attachments__file=row)
         if turns.filter(options__sent_files__contains=[str(row.pk)]).exists():
             return row
     return None
 
 
-def _reloaded(files: Iterable[File]) -> list[File]:
+def _reload(files: Iterable[File]) -> list[File]:
     """Return the files as they are stored now. A deleted file counts as failed."""
     rows = File.objects.in_bulk([file.pk for file in files])
-    return [rows[file.pk] if file.pk in rows else _deleted(file) for file in files]
+    return [rows[file.pk] if file.pk in rows else _mark_as_deleted(file) for file in files]
 
 
-def _deleted(file: File) -> File:
+def _mark_as_deleted(file: File) -> File:
     file.status = File.Status.FAILED
     return file

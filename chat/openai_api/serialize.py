@@ -193,7 +193,7 @@ class Completion(AnswerWriter):
         return {**self._base("chat.completion"), "choices": [choice], "usage": self._usage()}
 
     def failed(self, error: ProductError) -> list[StreamEvent]:
-        return [StreamEvent(errors.body(error))]
+        return [StreamEvent(errors.error_body(error))]
 
     def _write(self, piece: Piece) -> list[StreamEvent]:
         match piece:

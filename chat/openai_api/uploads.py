@@ -1,4 +1,4 @@
-"""Serve `/v1/files` of OpenAI's protocol: the files of a person, which requests can name by their ids."""
+"""Serve `/v1/files` of OpenAI's protocol: the files of a user, which requests can reference by their ids."""
 
 from typing import TypedDict
 from uuid import UUID
@@ -7,17 +7,17 @@ from django.core.files.uploadedfile import UploadedFile
 from django.http import HttpRequest, QueryDict, StreamingHttpResponse
 
 from accounts.models import User
-from chat.openai_api.errors import refused
+from chat.openai_api.errors import invalid_request
 from core.errors import ProductError
 from files import services
 from files.models import File
 from files.pages import download
 
 FILE_PREFIX = "file-"  # before the ids of files, as in OpenAI's protocol
-FORM = ("file", "purpose")  # parts of the form of an upload
+FORM_FIELDS = ("file", "purpose")  # parts of the form of an upload
 PURPOSE = "user_data"  # the one purpose that files have here
 MOST_LISTED = 10_000
-DEFAULT_LIMIT = 1_000  # by default
+DEFAULT_LIMIT = 1_000  # files on a page
 _STATUSES = {
     File.Status.READY: "processed",
     File.Status.TOO_LONG: "processed",
@@ -70,15 +70,15 @@ def entry(file: File) -> FileEntry:
     }
 
 
-def file_of(user: User, name: str, where: str = "file_id") -> File:
+def find_file(user: User, file_id: str, param: str = "file_id") -> File:
     """Return a file that the user may see, by the id of its entry. Raises `file_not_found` (404)."""
     try:
-        file = File.objects.visible_to(user).filter(pk=UUID(name.removeprefix(FILE_PREFIX))).first()
+        file = File.objects.visible_to(user).filter(pk=UUID(file_id.removeprefix(FILE_PREFIX))).first()
     except ValueError:
         file = None
     if file is None:
-        sentence = f"There is no file “{name[:100]}”. Upload it with POST /v1/files and send the id of the answer."
-        raise ProductError("file_not_found", sentence, status=404, param=where)
+        sentence = f"There is no file “{file_id[:100]}”. Upload it with POST /v1/files and send the id of the answer."
+        raise ProductError("file_not_found", sentence, status=404, param=param)
     return file
 
 
@@ -87,7 +87,7 @@ def list_files(user: User, query: QueryDict) -> FileEntries:
     oldest_first = query.get("order") == "asc"
     rows = File.objects.owned_by(user).order_by("pk" if oldest_first else "-pk")  # ids are in the order of time
     if after := query.get("after"):
-        place = file_of(user, after, "after").pk
+        place = find_file(user, after, "after").pk
         rows = rows.filter(pk__gt=place) if oldest_first else rows.filter(pk__lt=place)
     limit = _limit(query.get("limit", str(DEFAULT_LIMIT)))
     purposes = query.get("purpose", PURPOSE)
@@ -99,35 +99,35 @@ def list_files(user: User, query: QueryDict) -> FileEntries:
 
 def _limit(value: str) -> int:
     if not value.isdecimal() or len(value) > len(str(MOST_LISTED)) or not 1 <= int(value) <= MOST_LISTED:
-        raise refused("limit", f"“limit” must be a whole number from 1 to {MOST_LISTED:,}.")
+        raise invalid_request("limit", f"“limit” must be a whole number from 1 to {MOST_LISTED:,}.")
     return int(value)
 
 
 def upload(user: User, request: HttpRequest) -> FileEntry:
-    """Store the file of a form. Its text follows in the background. Raises as `files.services.upload`.
+    """Store an uploaded file. Its text is extracted in the background. Raises the errors of `files.services.upload`.
 
     Raises `unknown_parameter` (400) for other parts of the form, such as `expires_after`: files stay until they are
     deleted.
     """
     for name in (*request.POST, *request.FILES):
-        if name not in FORM:
-            sentence = f"There is no part “{name[:100]}” in this form. Its parts are: {', '.join(FORM)}."
-            raise refused(name, sentence, "unknown_parameter")
+        if name not in FORM_FIELDS:
+            sentence = f"There is no part “{name[:100]}” in this form. Its parts are: {', '.join(FORM_FIELDS)}."
+            raise invalid_request(name, sentence, "unknown_parameter")
     content = request.FILES.get("file")
     if not isinstance(content, UploadedFile):
         sentence = "Send the file as multipart/form-data in the field “file”."
-        raise refused("file", sentence, "missing_required_parameter")
+        raise invalid_request("file", sentence, "missing_required_parameter")
     return entry(services.upload(user=user, name=content.name or "", content=content))
 
 
-def delete(user: User, name: str) -> FileDeletion:
-    """Delete a file of the user. Raises `not_found` (404), `legal_hold` (409)."""
-    file = file_of(user, name)
+def delete(user: User, file_id: str) -> FileDeletion:
+    """Delete a file of the user. Raises `file_not_found`, `not_found` (404) and `legal_hold` (409)."""
+    file = find_file(user, file_id)
     identifier = f"{FILE_PREFIX}{file.pk}"
     services.delete(user=user, file=file)
     return {"id": identifier, "object": "file", "deleted": True}
 
 
-def content(user: User, name: str) -> StreamingHttpResponse:
+def content(user: User, file_id: str) -> StreamingHttpResponse:
     """Return the original bytes. Raises `file_not_found` and `file_lost` (404)."""
-    return download(file_of(user, name))
+    return download(find_file(user, file_id))

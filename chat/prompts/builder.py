@@ -62,7 +62,7 @@ from llm.types.model_call import Image, ModelMessage, ModelRequest, ToolChoice
 from personas.models import BudgetProfile
 from personas.variables import fill_variables
 from projects.planner.models import Task, codes
-from projects.planner.queries import render, tasks_of
+from projects.planner.queries import mentioned_task_codes, render
 
 # The policy `priority` skips turns that do not fit and tries older ones, so it needs more messages than fit. It reads
 # at most this multiple of the room, since a conversation may be very long.
@@ -245,7 +245,9 @@ def _missing_tasks(context: TurnContext, question: str) -> MissingTasks:
 
     Programs of OpenAI's protocol cannot mention tasks.
     """
-    mentioned = tasks_of(codes.mentions(question)) if "@" in question and not context.for_program else set()
+    mentioned = (
+        mentioned_task_codes(codes.find_mentions(question)) if "@" in question and not context.for_program else set()
+    )
     if not mentioned:
         return NO_MISSING_TASKS
     existing = set(Task.objects.visible_to(context.user).filter(code__in=mentioned).values_list("code", flat=True))

@@ -17,7 +17,7 @@ from chat.prompts.turn_context import TurnContext, context_of_draft
 from chat.tools.toolbox import with_file_tools
 from core.sentences import Sentence
 from files.models import File
-from files.services import tokens_of
+from files.services import get_token_count
 
 
 def summary_in(scope: ChatScope) -> Summary | None:
@@ -68,7 +68,7 @@ def chosen_files(*, user: User, ids: Sequence[UUID]) -> list[File]:
 
 def document_tokens(file: File) -> int | None:
     """Return the tokens of the document budget that a file uses, None while unknown. An image uses none."""
-    size = tokens_of(file=file)
+    size = get_token_count(file=file)
     return 0 if size is not None and file.is_image else size
 
 

@@ -32,18 +32,18 @@ from chat.context.rendering import (
     split_project_files,
 )
 from chat.context.types import Block, ContextMessage, ContextRequest, Document, ImageRef, Reason, SourceReport
-from chat.documents.passages import HITS, passages, phrasings_of
+from chat.documents.passages import HITS, passages_document, search_queries
 from chat.models import Attachment, Mark
 from chat.models import Message as MessageRow
 from chat.models.tree import ids_down_to
 from chat.prompts.history import READABLE, Documents, texts_of, why_missing
 from core.sentences import Sentence
 from files.index.finding import find_passages
-from files.index.language import readable
+from files.index.language import prepare_text
 from files.index.ledger import NO_PAYER, Payer
 from files.index.search import ChunkHit, SearchResult
 from files.models import File
-from files.services import tokens_of
+from files.services import get_token_count
 from personas.models import BudgetProfile
 from personas.texts import Texts
 from projects.models import ProjectFile
@@ -152,7 +152,9 @@ def project_files(
     if not documents.vision:
         documents.reports += [_unsent_image(str(entry.file_id), "no_vision") for entry in pictures]
         return project
-    images = [ImageRef(str(each.file_id), tokens_of(file=each.file) or 0, title=each.file.name) for each in pictures]
+    images = [
+        ImageRef(str(each.file_id), get_token_count(file=each.file) or 0, title=each.file.name) for each in pictures
+    ]
     shown = _images_in(images, project)
     documents.reports += [_unsent_image(image.id, "project_image") for image in images if image not in shown]
     return replace(project, images=shown)
@@ -502,13 +504,15 @@ class PromptFiles:
         return self._passages_text(selected, self.documents.numbers) if selected else ""
 
     def _passages_text(self, hits: Mapping[UUID, Sequence[ChunkHit]], numbers: CitationNumbers) -> str:
-        return documents_text([passages(pk, of_file) for pk, of_file in hits.items()], numbers, self.documents.texts)
+        return documents_text(
+            [passages_document(pk, of_file) for pk, of_file in hits.items()], numbers, self.documents.texts
+        )
 
     def _search(self, ids: frozenset[UUID]) -> SearchResult:
         """Search these files for the question. A brief message keeps only related passages and files that it names."""
         if ids not in self._searched:
             rows = File.objects.filter(pk__in=ids, searchable=True)
-            result = find_passages(queries=phrasings_of(self.question), files=rows, limit=HITS, payer=self.payer)
+            result = find_passages(queries=search_queries(self.question), files=rows, limit=HITS, payer=self.payer)
             if self._is_brief():
                 hits = [hit for hit in result.hits if hit.related or _names(self.question, hit.name)]
                 result = replace(result, hits=hits)
@@ -516,7 +520,7 @@ class PromptFiles:
         return self._searched[ids]
 
     def _is_brief(self) -> bool:
-        words = re.finditer(r"\w+", readable(self.question))
+        words = re.finditer(r"\w+", prepare_text(self.question))
         return len(list(islice(words, BRIEF + 1))) <= BRIEF
 
 

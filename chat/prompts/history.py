@@ -25,7 +25,7 @@ from chat.models import Attachment, Mark, Message, StepReasoning, Summary
 from chat.models.queries import BranchMessage, branch
 from chat.models.summary import NO_MARKS, MarkedMessage, Marks
 from files.models import File, FileText
-from files.services import store_tokens, tokens_of
+from files.services import get_token_count, store_tokens
 from llm.models import Model
 from llm.providers import needed_in_later_turns
 from llm.step_filters.thoughts import without_reasoning
@@ -513,7 +513,9 @@ class Documents:
             if not file.is_image or file.status not in READABLE or not (self.vision or current):
                 documents.append(Document(str(file.pk), file.name, excluded=excluded))
             elif self.vision:
-                images.append(ImageRef(str(file.pk), tokens_of(file=file) or 0, excluded=excluded, title=file.name))
+                images.append(
+                    ImageRef(str(file.pk), get_token_count(file=file) or 0, excluded=excluded, title=file.name)
+                )
             else:
                 self.reports.append(SourceReport("image", str(file.pk), "left_out", 0, "no_vision", exact=False))
         mark: Any = self.marks.by_message.get(UUID(answer))
@@ -546,7 +548,9 @@ class Documents:
             if not file.is_image:
                 documents.append(replace(self.of_file(file, texts.get(file.pk, "")), excluded=excluded))
             elif self.vision:
-                images.append(ImageRef(str(file.pk), tokens_of(file=file) or 0, excluded=excluded, title=file.name))
+                images.append(
+                    ImageRef(str(file.pk), get_token_count(file=file) or 0, excluded=excluded, title=file.name)
+                )
             else:
                 self.reports.append(SourceReport("image", str(file.pk), "left_out", 0, "no_vision", exact=False))
                 number = self.numbers.assign(str(file.pk))

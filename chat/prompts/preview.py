@@ -11,7 +11,7 @@ from django.utils.translation import gettext as _
 from accounts.models import User
 from chat.context import cache
 from chat.context.types import ContextError, DocumentBudget
-from chat.ledger.limits import LimitJson, most_used
+from chat.ledger.limits import LimitJson, get_warning_limit
 from chat.models import Conversation, LastPrompt, Turn
 from chat.models.conversation import TurnScope
 from chat.models.conversation_state import ChatScope
@@ -22,7 +22,7 @@ from core.background import submit
 from core.i18n import grouped
 from core.outside import wait_outside
 from files.models import File
-from files.services import tokens_of
+from files.services import get_token_count
 from llm.learning import Evidence, source_words
 from llm.models import Model
 from llm.services import RATIO_TRUSTED, cache_rule
@@ -94,7 +94,8 @@ class UnfittingPlan(report.WindowEntry):
 class FittingPlan(report.ResolvedReport):
     """The plan of a draft that fits: the report of its first model call, with cost and limits.
 
-    * `near_limit`: the user's limit with the least left, if it is nearly used up (`chat.ledger.limits.most_used`).
+    * `near_limit`: the user's limit with the least left, if it is nearly used up
+      (`chat.ledger.limits.get_warning_limit`).
     * `countable`: the provider was not asked to count the tokens, and its count could change the plan.
     * `provider_limit`: the tokens that prompt and tools may have by the provider's count, if it has counted.
     """
@@ -139,7 +140,7 @@ def plan_ahead(
         text = context.texts["files_alone"]
     leaf = conversation.leaf if conversation else None
     allowed = budget_of(context, scope, summary_in(scope)) if files else None
-    near_limit = most_used(user.pk)
+    near_limit = get_warning_limit(user.pk)
     plan = partial(builder.plan, leaf=leaf, added=[builder.draft_message(text)], files=files)
     try:
         if allowed is not None:
@@ -271,5 +272,5 @@ def _cache(model: Model, sent: cache.SentPrompt, conversation: Conversation | No
 
 def _selected(files: Sequence[File]) -> int | None:
     """Return the tokens of all files, None while the count of one is unknown."""
-    counts = [tokens_of(file=file) for file in files]
+    counts = [get_token_count(file=file) for file in files]
     return None if None in counts else sum(count or 0 for count in counts)

@@ -637,7 +637,7 @@ def tasks_of_draft(base: TurnContext, text: str) -> PromptTasks | None:
     user = base.user
     day = today(user, base.asked_at)
     mentioned_before = Mention.objects.filter(user=user, day=day).values_list("code", flat=True)
-    mentioned = {*mentioned_before, *codes.mentions(text)}
+    mentioned = {*mentioned_before, *codes.find_mentions(text)}
     conversation_id = base.conversation.pk if base.conversation is not None else None
     whole_day = base.workspace.today_tasks
     return tasks_for_prompt(user=user, on=day, mentioned=mentioned, whole_day=whole_day, conversation=conversation_id)

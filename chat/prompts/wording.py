@@ -173,7 +173,7 @@ def plan_line(plan: Plan) -> StatusLine:
     line = status._replace(words=f"{status.words} · {used}")
     if plan["near_limit"] is None:
         return line
-    limit = limits.in_words(plan["near_limit"])
+    limit = limits.describe_limit(plan["near_limit"])
     return StatusLine("warn", _("%(what)s: %(used)s of %(most)s used") % limit + f" · {line.words}")
 
 

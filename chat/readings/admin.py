@@ -54,7 +54,7 @@ class ReadingAdmin(RecordAdmin):
         icon="stop_circle",
         permission="stop",
         ask="Stop this reading?",
-        explain="The notes so far are kept. The person can continue the reading.",
+        explain="The notes so far are kept. The user can continue the reading.",
     )
     def stop(self, request: HttpRequest, form: Confirmation, object_id: str) -> HttpResponse:
         reading = self.row(request, object_id)

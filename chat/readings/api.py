@@ -156,8 +156,8 @@ class CitationPlaceSerializer(serializers.Serializer[Any]):
 
 class CitationCheckSerializer(serializers.Serializer[Any]):
     """The result of the citation check: how many sentences of the answer were compared with the passages that they
-    cite, and the sentences without support, as in the event `CITATION_CHECK`. `note`: why the checking model gave
-    no result.
+    cite, and the sentences without support, as in the event `CITATION_CHECK`. `note`: the reason if the checking model
+    returned no result.
     """
 
     checked = serializers.IntegerField()

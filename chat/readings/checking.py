@@ -32,12 +32,14 @@ class PassagePlace(TypedDict):
     page: int
 
 
-def sources_of(reading: Reading, layout: TextLayout, texts: Iterable[str]) -> dict[int, Source]:
+def find_sources(reading: Reading, layout: TextLayout, texts: Iterable[str]) -> dict[int, Source]:
     """Return the sources that these texts cite, by number. Sources in deleted files are left out."""
     numbers = {number for text in texts for number in cited_numbers(text)}
     valid = (number for number in sorted(numbers) if 1 <= number <= len(reading.passages))
     sources = Sources()
-    sources.learn(each for number in valid if (each := place(reading, layout, number))["file"] is not None)
+    sources.add_documents(
+        each for number in valid if (each := locate_passage(reading, layout, number))["file"] is not None
+    )
     # A text without pages is shown as one long page, so its link leads to the highlighted passage.
     return {
         number: each if "#" in each.href else replace(each, href=f"{each.href}#passage")
@@ -45,9 +47,9 @@ def sources_of(reading: Reading, layout: TextLayout, texts: Iterable[str]) -> di
     }
 
 
-def place(reading: Reading, layout: TextLayout, number: int) -> PassagePlace:
+def locate_passage(reading: Reading, layout: TextLayout, number: int) -> PassagePlace:
     """Return the position of a passage in its file."""
-    start, end = planning.span_of(reading.passages, number)
+    start, end = planning.passage_span(reading.passages, number)
     row = layout.file_at(start)
     file_start = row.start if row is not None else 0
     return {
@@ -60,19 +62,19 @@ def place(reading: Reading, layout: TextLayout, number: int) -> PassagePlace:
     }
 
 
-def check(reading: Reading, layout: TextLayout, text: str, answer: str) -> list[PartCheck]:
+def check_answer(reading: Reading, layout: TextLayout, text: str, answer: str) -> list[PartCheck]:
     """Return the checks of an answer from this text, as `chat.citations.services.check` does for a turn."""
-    sources = sources_of(reading, layout, [answer])
+    sources = find_sources(reading, layout, [answer])
     passages = _Passages(text, reading.passages, layout)
     return check_against(passages, [{"type": "text", "text": answer}], sources)
 
 
-def doubts_of(reading: Reading) -> list[CitationDoubt]:
+def get_doubts(reading: Reading) -> list[CitationDoubt]:
     """Return the sentences of the answer that their passages do not support, as in the event `CITATION_CHECK`."""
     return list((reading.citation_check or {}).get("doubts", ()))
 
 
-def places_of(reading: Reading) -> dict[tuple[int, int], PlaceLink]:
+def link_places(reading: Reading) -> dict[tuple[int, int], PlaceLink]:
     """Return the links to the sentences that the citations of the answer lead to."""
     places: Iterable[CitationPlace] = (reading.citation_check or {}).get("places", ())
     return {
@@ -88,18 +90,22 @@ class _Passages:
 
     def cited(self, numbers: Sequence[int]) -> str:
         return "\n\n".join(
-            self._text[slice(*planning.span_of(self._ends, number))] for number in numbers if self._has(number)
+            self._text[slice(*planning.passage_span(self._ends, number))]
+            for number in numbers
+            if self._is_valid(number)
         )
 
     def around(self, numbers: Sequence[int], sentence: str) -> str:
-        near = {near for number in numbers for near in (number - 1, number, number + 1) if self._same(number, near)}
+        near = {
+            near for number in numbers for near in (number - 1, number, number + 1) if self._in_same_file(number, near)
+        }
         return self.cited(sorted(near))
 
     def place(self, number: int, sentence: str) -> FoundPlace | None:
-        row = self._layout.file_at(planning.span_of(self._ends, number)[0]) if self._has(number) else None
+        row = self._layout.file_at(planning.passage_span(self._ends, number)[0]) if self._is_valid(number) else None
         if row is None or row.file_id is None:
             return None
-        start, end = planning.span_of(self._ends, number)
+        start, end = planning.passage_span(self._ends, number)
         place = place_in(sentence, self._text[start:end])
         if place is None:
             return None
@@ -112,12 +118,12 @@ class _Passages:
             "sentence_end": start + place.end - row.start,
         }
 
-    def _has(self, number: int) -> bool:
+    def _is_valid(self, number: int) -> bool:
         return 1 <= number <= len(self._ends)
 
-    def _same(self, one: int, other: int) -> bool:
+    def _in_same_file(self, one: int, other: int) -> bool:
         """Return whether both are passages of one file."""
-        if not (self._has(one) and self._has(other)):
+        if not (self._is_valid(one) and self._is_valid(other)):
             return False
-        first, second = (self._layout.file_at(planning.span_of(self._ends, each)[0]) for each in (one, other))
+        first, second = (self._layout.file_at(planning.passage_span(self._ends, each)[0]) for each in (one, other))
         return first == second

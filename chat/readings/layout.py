@@ -63,12 +63,12 @@ class TextLayout:
                 for part in parts
                 if row.start <= part.start < row.end
             ]
-            covered = planning.coverage_of(file_parts, self._spans.get(row.file_id, []), code, why)
+            covered = planning.compute_coverage(file_parts, self._spans.get(row.file_id, []), code, why)
             files.append(FileRead(row, covered, len(file_parts), sum(part.read for part in file_parts)))
         return files
 
 
-def layout_of(reading: Reading, *, pages: bool = True) -> TextLayout:
+def load_layout(reading: Reading, *, pages: bool = True) -> TextLayout:
     """Return the layout of a reading. Without `pages`, and for a deleted file, no page is known."""
     rows = list(reading.files.select_related("file"))
     ids = [row.file_id for row in rows if row.file_id is not None] if pages else []

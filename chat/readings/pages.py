@@ -10,11 +10,11 @@ from uuid import UUID
 from django.urls import reverse
 
 from chat.ledger.models import ModelCall
-from chat.ledger.services import UsageFigures, money_in_words, tokens_in_words, totals
+from chat.ledger.services import UsageFigures, describe_cost, describe_tokens, sum_usage
 from chat.readings import checking, planning
-from chat.readings.layout import FileRead, layout_of
+from chat.readings.layout import FileRead, load_layout
 from chat.readings.models import Reading, ReadingPart
-from chat.readings.services import coverage, percent_of
+from chat.readings.services import coverage, percent_read
 from chat.rendering.markdown import RenderAllowance, render
 from chat.rendering.references import Source
 from core.sentences import Sentence
@@ -59,7 +59,7 @@ class ReadingView:
 
     def __init__(self, reading: Reading) -> None:
         self.row = reading
-        self.layout = layout_of(reading)
+        self.layout = load_layout(reading)
         rows = list(reading.parts.all())
         self.parts = [row for row in rows if row.level == 0]
         self.folds = [row for row in rows if row.level]
@@ -72,7 +72,7 @@ class ReadingView:
     @cached_property
     def percent(self) -> int:
         """Return the percentage of the whole text that was read."""
-        return percent_of(self.parts)
+        return percent_read(self.parts)
 
     @cached_property
     def read(self) -> int:
@@ -104,33 +104,33 @@ class ReadingView:
     @cached_property
     def calls(self) -> UsageFigures:
         """Return the tokens and costs of its model calls so far."""
-        return totals(ModelCall.objects.filter(reading=self.row.pk))
+        return sum_usage(ModelCall.objects.filter(reading=self.row.pk))
 
     @property
     def spent(self) -> str:
         """Return the tokens of its calls in words; empty before the first call."""
-        return tokens_in_words(self.calls) if self.calls.calls else ""
+        return describe_tokens(self.calls) if self.calls.calls else ""
 
     @property
     def money(self) -> str:
-        return money_in_words(self.calls)
+        return describe_cost(self.calls)
 
     @property
     def answer(self) -> list[str]:
         """Return the answer as safe HTML, block by block."""
-        numbers = [citation["citation"] for citation in checking.doubts_of(self.row)]
+        numbers = [citation["citation"] for citation in checking.get_doubts(self.row)]
         doubt_links = {citation: reverse("chat:reading_doubt", args=[self.row.pk, citation]) for citation in numbers}
         return render(
             self.row.answer,
             self.sources([self.row.answer]),
             doubt_links,
-            places=checking.places_of(self.row),
+            places=checking.link_places(self.row),
         )
 
     @property
     def doubts(self) -> int:
         """Return the number of sentences of the answer that their passages do not support."""
-        return len(checking.doubts_of(self.row))
+        return len(checking.get_doubts(self.row))
 
     @property
     def cited(self) -> list[Source]:
@@ -145,26 +145,26 @@ class ReadingView:
         return self._left_out([row.findings for row in self.parts], self.row.answer)
 
     @property
-    def with_it(self) -> str:
+    def other_files_query(self) -> str:
         """Return the query of a URL that names the other files of the reading."""
         ids = [row.file_id for row in self.layout.rows if row.file_id not in (None, self.row.file_id)]
         return urlencode({"with": ids}, doseq=True)
 
     @property
-    def goes_on(self) -> bool:
+    def can_continue(self) -> bool:
         """Return whether the reading can be continued, since parts or the answer are missing."""
         return not self.row.live and (self.row.status != Reading.Status.DONE or self.percent < 100)
 
     def sources(self, texts: Iterable[str]) -> dict[int, Source]:
         """Return the sources that these texts cite, by number. Sources in deleted files are left out."""
-        return checking.sources_of(self.row, self.layout, texts)
+        return checking.find_sources(self.row, self.layout, texts)
 
     def place(self, number: int) -> checking.PassagePlace:
         """Return the position of a passage in its file."""
-        return checking.place(self.row, self.layout, number)
+        return checking.locate_passage(self.row, self.layout, number)
 
     def _left_out(self, notes: Sequence[str], text: str) -> list[Source]:
-        numbers = planning.left_out(notes, text, len(self.row.passages))
+        numbers = planning.uncited_numbers(notes, text, len(self.row.passages))
         sources = self.sources(notes)
         return [sources.get(number) or Source(number, self.row.file_name, "") for number in numbers]
 
@@ -186,7 +186,7 @@ class ReadingView:
         start = row.start - files[0].start if single_file else 0
         first, last = (self.layout.page_at(row.start), self.layout.page_at(row.end - 1)) if single_file else (0, 0)
         folded_notes = [each.findings for each in self.parts if row.start <= each.start < row.end] if row.level else []
-        number = planning.numbers_in(self.row.passages, row.start, row.end)[0]
+        number = planning.passage_numbers(self.row.passages, row.start, row.end)[0]
         source = self.sources([f"[{number}]"]).get(number)
         return PartView(
             row=row,

@@ -1,9 +1,11 @@
 """Plan a reading of whole files, in plain values without database rows.
 
-1. `passages_of` divides the texts into numbered passages. `parts_of` groups the passages into parts of one call each.
-2. Each call writes notes on one part. While all notes do not fit into one call, `groups_of` chooses notes to fold.
-3. The last call writes the answer from the remaining notes. `plan_of` returns the most that all calls together take.
-4. At the end, `coverage_of` returns how much was read, and why parts are missing.
+1. `divide_into_passages` divides the texts into numbered passages. `group_into_parts` groups them into parts, one for
+   each call.
+2. Each call writes notes on one part. As long as the notes do not fit into one call, `group_notes` chooses notes to
+   fold into shorter ones.
+3. The last call writes the answer from the remaining notes. `plan_calls` returns the upper bound of all calls.
+4. At the end, `compute_coverage` returns how much was read, and the reasons for missing parts.
 """
 
 from bisect import bisect_left, bisect_right
@@ -18,15 +20,15 @@ from llm.models import Model
 from llm.services import RATIO_TRUSTED
 from llm.types.model_call import Usage
 
-PART = 16_000  # tokens of text in one call; models miss more in longer texts
-LEAST_PART = 640  # tokens that one call must be able to read: a passage with its mark
-FINDINGS = 1_000  # tokens of the notes on one part
-ANSWER = 4_000  # tokens of the answer
-ROOM_TO_THINK = 1_024  # tokens for models that reason first
-FREE = 10  # percent of the window that stay unused, since counts may be wrong
-MARK = 8  # tokens of the number above a passage
+PART_TOKENS = 16_000  # tokens of text in one call; models miss more in longer texts
+MIN_PART_TOKENS = 640  # tokens that one call must be able to read: a passage with its mark
+NOTES_TOKENS = 1_000  # tokens of the notes on one part
+ANSWER_TOKENS = 4_000  # tokens of the answer
+THINKING_TOKENS = 1_024  # tokens for models that reason first
+UNUSED_PERCENT = 10  # percent of the window that stay unused, since counts may be wrong
+MARK_TOKENS = 8  # tokens of the number above a passage
 MOST_PASSAGES = 9_999  # numbers of citations have four digits (`chat.rendering.references.CITED`)
-SPARE = 4  # calls beyond one and a half times the agreed number, for parts that have to be divided
+SPARE_CALLS = 4  # calls beyond one and a half times the agreed number, for parts that have to be divided
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,13 +114,13 @@ class Coverage:
 Chunks = Iterable[tuple[int, int, int, str]]
 
 
-def passages_of(texts: Sequence[tuple[Chunks, int]]) -> list[Passage]:
+def divide_into_passages(texts: Sequence[tuple[Chunks, int]]) -> list[Passage]:
     """Return the passages of the texts, in order. Every character is in exactly one passage.
 
     Each text is a pair: its chunks as (start, end, tokens, heading), and its length. An overlap of two chunks belongs
     to the first one. If there are more chunks than `MOST_PASSAGES`, neighbouring chunks become one passage.
     """
-    chunks_by_text = [_apart(chunks, length) for chunks, length in texts]
+    chunks_by_text = [_without_overlaps(chunks, length) for chunks, length in texts]
     per_passage = -(-sum(map(len, chunks_by_text)) // max(1, MOST_PASSAGES - len(texts))) or 1
     passages: list[Passage] = []
     offset = 0
@@ -126,13 +128,13 @@ def passages_of(texts: Sequence[tuple[Chunks, int]]) -> list[Passage]:
         for first in range(0, len(chunks), per_passage):
             group = chunks[first : first + per_passage]
             end = group[-1][0] if first + per_passage < len(chunks) else length
-            size = sum(tokens for _, tokens, _ in group) + MARK
+            size = sum(tokens for _, tokens, _ in group) + MARK_TOKENS
             passages.append(Passage(offset + end, size, group[0][2], file))
         offset += length
     return passages
 
 
-def _apart(chunks: Chunks, length: int) -> list[tuple[int, int, str]]:
+def _without_overlaps(chunks: Chunks, length: int) -> list[tuple[int, int, str]]:
     """Return the chunks as (end, tokens, heading), each from the end of the previous one."""
     trimmed: list[tuple[int, int, str]] = []
     previous_end = 0
@@ -151,14 +153,14 @@ def budget_for(model: Model, instructions: int, question: int, name: int = 0) ->
     file's name above notes. Raises `reading_window_too_small` if too little is left for the text or for a fold.
     """
     ratio = max(1.0, model.token_ratio) if model.ratio_samples >= RATIO_TRUSTED else 1.0
-    usable = int(model.window * (100 - FREE) / 100 / ratio)
+    usable = int(model.window * (100 - UNUSED_PERCENT) / 100 / ratio)
     most_output = usable if model.max_output is None else min(usable, model.max_output)
-    findings, thinking = (min(each, usable // 12, most_output) for each in (FINDINGS, ROOM_TO_THINK))
-    answer = min(ANSWER, usable // 4, most_output)
+    findings, thinking = (min(each, usable // 12, most_output) for each in (NOTES_TOKENS, THINKING_TOKENS))
+    answer = min(ANSWER_TOKENS, usable // 4, most_output)
     fixed = instructions + question + thinking
     part = usable - fixed - findings
     fold = usable - fixed - 2 * findings
-    if part < LEAST_PART or fold < 2 * (2 * findings + thinking + name):
+    if part < MIN_PART_TOKENS or fold < 2 * (2 * findings + thinking + name):
         raise ProductError(
             "reading_window_too_small",
             Sentence(
@@ -169,7 +171,7 @@ def budget_for(model: Model, instructions: int, question: int, name: int = 0) ->
             ),
         )
     return Budget(
-        part=min(part, PART),
+        part=min(part, PART_TOKENS),
         findings=findings,
         fold=fold,
         folded=2 * findings,
@@ -181,7 +183,7 @@ def budget_for(model: Model, instructions: int, question: int, name: int = 0) ->
     )
 
 
-def parts_of(passages: Sequence[Passage], room: int) -> list[tuple[int, int]]:
+def group_into_parts(passages: Sequence[Passage], room: int) -> list[tuple[int, int]]:
     """Group the passages into parts of at most `room` tokens. Return each part as (first, last + 1).
 
     A part ends before a heading if at least half of the room is filled by then. No part has passages of two files. A
@@ -192,7 +194,7 @@ def parts_of(passages: Sequence[Passage], room: int) -> list[tuple[int, int]]:
     while first < len(passages):
         end = first
         size = heading_end = 0
-        while end < len(passages) and (end == first or _goes_on(passages, end, room - size)):
+        while end < len(passages) and (end == first or _fits_into_part(passages, end, room - size)):
             if end > first and size * 2 >= room and passages[end].heading != passages[end - 1].heading:
                 heading_end = end
             size += passages[end].tokens
@@ -204,12 +206,12 @@ def parts_of(passages: Sequence[Passage], room: int) -> list[tuple[int, int]]:
     return parts
 
 
-def _goes_on(passages: Sequence[Passage], at: int, room: int) -> bool:
+def _fits_into_part(passages: Sequence[Passage], at: int, room: int) -> bool:
     """Return whether the passage fits into the part of the previous passage, and is in the same file."""
     return passages[at].tokens <= room and passages[at].file == passages[at - 1].file
 
 
-def groups_of(sizes: Sequence[int], room: int) -> list[tuple[int, int]]:
+def group_notes(sizes: Sequence[int], room: int) -> list[tuple[int, int]]:
     """Group neighbouring notes of at most `room` tokens to fold together. Return each group as (first, last + 1)."""
     groups: list[tuple[int, int]] = []
     first = size = 0
@@ -222,18 +224,18 @@ def groups_of(sizes: Sequence[int], room: int) -> list[tuple[int, int]]:
     return [*groups, (first, len(sizes))] if sizes else []
 
 
-def plan_of(unread: Sequence[int], notes: Sequence[int], budget: Budget) -> Plan:
+def plan_calls(unread: Sequence[int], notes: Sequence[int], budget: Budget) -> Plan:
     """Return the most that a reading takes.
 
     `unread` are the tokens of each part that still needs a call, `notes` the tokens of each note that exists.
     """
-    usage = usage_of_parts(unread, budget)
+    usage = estimate_parts(unread, budget)
     input_tokens = usage.input
     output_tokens = usage.output
     sizes = [*notes, *[budget.findings + budget.thinking + budget.name] * len(unread)]
     folds = 0
     while sum(sizes) > budget.notes:
-        groups = groups_of(sizes, budget.fold)
+        groups = group_notes(sizes, budget.fold)
         folded = [group for group in groups if group[1] - group[0] > 1]
         input_tokens += sum(sum(sizes[first:end]) + budget.overhead for first, end in folded)
         output_tokens += len(folded) * (budget.folded + budget.thinking)
@@ -247,50 +249,54 @@ def plan_of(unread: Sequence[int], notes: Sequence[int], budget: Budget) -> Plan
     return Plan(len(unread), folds, usage)
 
 
-def usage_of_parts(unread: Sequence[int], budget: Budget) -> Usage:
+def estimate_parts(unread: Sequence[int], budget: Budget) -> Usage:
     """Return the most tokens that the calls for these parts read and write."""
     notes = budget.findings + budget.thinking
     return Usage(sum(unread) + len(unread) * budget.overhead, len(unread) * notes)
 
 
-def most_calls(agreed: int) -> int:
+def max_calls(agreed: int) -> int:
     """Return how many calls a reading may begin if the user agreed to `agreed` calls."""
-    return agreed + agreed // 2 + SPARE
+    return agreed + agreed // 2 + SPARE_CALLS
 
 
-def middle(passages: Sequence[int], start: int, end: int) -> int | None:
+def find_middle(passages: Sequence[int], start: int, end: int) -> int | None:
     """Return where to divide [start, end): the passage end nearest to the middle, or None if no passage ends inside."""
     inside = passages[bisect_right(passages, start) : bisect_left(passages, end)]
     return min(inside, key=lambda each: abs(2 * each - start - end), default=None)
 
 
-def numbers_in(passages: Sequence[int], start: int, end: int) -> range:
+def passage_numbers(passages: Sequence[int], start: int, end: int) -> range:
     """Return the numbers of the passages of [start, end)."""
     return range(bisect_right(passages, start) + 1, bisect_left(passages, end) + 2)
 
 
-def span_of(passages: Sequence[int], number: int) -> tuple[int, int]:
+def passage_span(passages: Sequence[int], number: int) -> tuple[int, int]:
     """Return start and end of a passage, by its number."""
     return (passages[number - 2] if number > 1 else 0), passages[number - 1]
 
 
-def left_out(notes: Iterable[str], text: str, passages: int) -> list[int]:
+def uncited_numbers(notes: Iterable[str], text: str, passages: int) -> list[int]:
     """Return the numbers, up to `passages`, that the notes cite but the text written from them does not."""
     cited = {number for each in notes for number in cited_numbers(each)}
     return sorted(number for number in cited - cited_numbers(text) if 1 <= number <= passages)
 
 
-def coverage_of(parts: Sequence[PartCoverage], spans: Sequence[Sequence[int]], code: str, why: Sentence) -> Coverage:
+def compute_coverage(
+    parts: Sequence[PartCoverage], spans: Sequence[Sequence[int]], code: str, why: Sentence
+) -> Coverage:
     """Return how much of a text was read. `parts` are in order, `spans` are the pages.
 
     `code` and `why` are the reason for unread parts that have no reason of their own.
     """
     total = sum(part.end - part.start for part in parts)
     read = sum(part.end - part.start for part in parts if part.read)
-    return Coverage(100 * read // total if total else 0, list(_missing(parts, spans, code, why)))
+    return Coverage(100 * read // total if total else 0, list(_find_gaps(parts, spans, code, why)))
 
 
-def _missing(parts: Sequence[PartCoverage], spans: Sequence[Sequence[int]], code: str, why: Sentence) -> Iterator[Gap]:
+def _find_gaps(
+    parts: Sequence[PartCoverage], spans: Sequence[Sequence[int]], code: str, why: Sentence
+) -> Iterator[Gap]:
     def reason(part: PartCoverage) -> tuple[bool, str, Sentence]:
         return part.read, part.code or code, part.why or why
 

@@ -21,8 +21,8 @@ from chat.citations import judging
 from chat.models import Conversation
 from chat.models.conversation_state import visible_conversation
 from chat.readings import asking, checking, planning
-from chat.readings.admission import require_turn
-from chat.readings.layout import FileRead, TextLayout, layout_of
+from chat.readings.admission import require_reading_allowed
+from chat.readings.layout import FileRead, TextLayout, load_layout
 from chat.readings.models import Reading, ReadingFile, ReadingPart
 from chat.readings.planning import Budget, Passage, Plan
 from core.audit.origin import current_origin
@@ -33,7 +33,7 @@ from core.jobs import JobKind
 from core.permissions import has_right
 from core.requests import get_or_404
 from core.sentences import NO_SENTENCE, Sentence
-from files.index.chunks import chunks_of
+from files.index.chunks import build_chunks
 from files.models import Chunk, File, FileText
 from files.services import store, visible_file
 from llm import tokens
@@ -83,7 +83,7 @@ def reading_request(
     ids = list(dict.fromkeys(map(str, files)))
     if len(ids) > MOST_FILES:
         detail = Sentence(
-            "These are {ids} files, the most for one question is {most_files}. Choose fewer.",
+            "You chose {ids} files. A question can have at most {most_files}.",
             ids=len(ids),
             most_files=MOST_FILES,
         )
@@ -99,7 +99,7 @@ def reading_request(
 
 
 @dataclass(frozen=True, slots=True)
-class _Unread:
+class _UnreadPart:
     """A part that is still to be read: its file and its tokens."""
 
     file: File | None
@@ -167,7 +167,7 @@ def estimate(*, request: ReadingRequest) -> ReadingEstimate:
     """
     model = _model(request)
     budget = _budget(model, request.question, several=len(request.files) > 1)
-    return _estimate(model, _parts(_divided(request.files), request.files, budget), [], budget)
+    return _estimate(model, _parts(_divide_files(request.files), request.files, budget), [], budget)
 
 
 def start_reading(*, user: User, request: ReadingRequest, calls: int) -> Reading:
@@ -178,16 +178,16 @@ def start_reading(*, user: User, request: ReadingRequest, calls: int) -> Reading
     """
     question = request.question.strip()
     if not question:
-        raise ProductError("empty_question", "There is no question. Write what you want to know of the file.")
+        raise ProductError("empty_question", "Write a question about the file.")
     if len(question) > Reading.MAX_QUESTION:
         detail = Sentence(
-            "The question has {question} characters, the most is {max_question}. Shorten it.",
+            "The question has {question} characters. The maximum is {max_question}. Shorten it.",
             question=len(question),
             max_question=Reading.MAX_QUESTION,
         )
         raise ProductError("question_too_long", detail)
     model = _model(request)
-    divided = _divided(request.files)
+    divided = _divide_files(request.files)
     budget = _budget(model, question, several=len(request.files) > 1)
     agreed = _estimate(model, _parts(divided, request.files, budget), [], budget)
     _require_agreed(agreed, calls)
@@ -195,7 +195,7 @@ def start_reading(*, user: User, request: ReadingRequest, calls: int) -> Reading
     token = current_origin().token_id
     lengths = list(accumulate(map(len, divided.texts), initial=0))
     with transaction.atomic():
-        require_turn(user, token)
+        require_reading_allowed(user, token)
         reading = Reading.objects.create(
             person=user,
             conversation=request.conversation,
@@ -217,7 +217,7 @@ def start_reading(*, user: User, request: ReadingRequest, calls: int) -> Reading
         )
         ReadingPart.objects.bulk_create(
             ReadingPart(reading=reading, start=ends[first - 1] if first else 0, end=ends[last - 1])
-            for first, last in planning.parts_of(divided.passages, budget.part)
+            for first, last in planning.group_into_parts(divided.passages, budget.part)
         )
         record(user=user, action="reading.begun", row=reading, changes={"calls": agreed.plan.calls})
         _hand_over(reading)
@@ -233,23 +233,23 @@ def plan_again(*, reading: Reading, only_answer: bool = False) -> ReadingEstimat
     `reading_window_too_small`.
     """
     if reading.live:
-        raise ProductError("reading_running", "This is being read. Wait until it is done, or stop it.", status=409)
+        raise ProductError("reading_running", "This reading is running. Wait for its end, or stop it.", status=409)
     rows = list(reading.parts.filter(level=0))
     unread = [] if only_answer else [row for row in rows if row.state != ReadingPart.State.DONE]
     read = any(row.state == ReadingPart.State.DONE for row in rows)
     if (not unread and reading.status == Reading.Status.DONE) or (only_answer and not read):
-        detail = Sentence("There is nothing to go on with: all of it was read and answered, or nothing was read yet.")
+        detail = Sentence("This reading cannot continue: it is complete, or no part was read yet.")
         raise ProductError("nothing_to_read", detail, status=409)
-    text = text_of(reading)
+    text = load_text(reading)
     model = usable_model(reading)
-    layout = layout_of(reading, pages=False)
+    layout = load_layout(reading, pages=False)
     count = tokens.tokenizer(model.tokenizer or tokens.CATCH_ALL).count
     budget = _budget(model, reading.question, several=layout.several)
     left = []
     for row in unread:
         source = layout.file_at(row.start)
         size = count(text[row.start : row.end])
-        left.append(_Unread(source.file, source.name, size) if source is not None else _Unread(None, "", size))
+        left.append(_UnreadPart(source.file, source.name, size) if source is not None else _UnreadPart(None, "", size))
     return _estimate(model, left, [row.tokens + budget.name for row in rows if row.findings], budget)
 
 
@@ -262,7 +262,7 @@ def resume_reading(*, user: User, reading: Reading, calls: int, only_answer: boo
     current = plan_again(reading=reading, only_answer=only_answer)
     _require_agreed(current, calls)
     with transaction.atomic():
-        require_turn(user, reading.token_id or current_origin().token_id)
+        require_reading_allowed(user, reading.token_id or origin().token_id)
         resumed = Reading.objects.exclude(status__in=Reading.LIVE).filter(pk=reading.pk)
         if resumed.update(
             status=Reading.Status.QUEUED,
@@ -292,14 +292,16 @@ def stop_reading(*, user: User, reading: Reading) -> Reading:
         raise NotFound("reading")
     rows = Reading.objects.live().filter(pk=reading.pk)
     stopped = Reading.Status.STOPPED
-    if not settle(rows) and not rows.update(status=stopped, code="stopped", detail="", finished=timezone.now()):
-        raise ProductError("not_running", "This is not being read any more. Reload the page.", status=409)
-    notify(reading.person_id, News.READINGS)
+    if not end_if_answered(rows) and not rows.update(
+        status=stopped, code="stopped", detail="", finished=timezone.now()
+    ):
+        raise ProductError("not_running", "This reading is no longer running. Reload the page.", status=409)
+    tell(reading.person_id, News.READINGS)
     reading.refresh_from_db()
     return reading
 
 
-def settle(rows: QuerySet[Reading]) -> bool:
+def end_if_answered(rows: QuerySet[Reading]) -> bool:
     """End the reading in `rows` if it has its answer. Citations stay as far as they were checked.
 
     `rows` has one reading at most. Returns False if it has no answer yet.
@@ -320,7 +322,7 @@ def remove_reading(*, user: User, reading: Reading) -> None:
     require_free(reading)
     with transaction.atomic():
         if reading.live:
-            raise ProductError("reading_running", "This is being read. Stop it, then remove it.", status=409)
+            raise ProductError("reading_running", "This reading is running. Stop it, then remove it.", status=409)
         record(user=user, action="reading.removed", row=reading)
         notify(reading.person_id, News.READINGS)
         reading.delete()
@@ -336,22 +338,22 @@ def erase_old(people: QuerySet[User], before: datetime) -> None:
     readings.filter(Q(finished__lt=before) | Q(finished=None, created__lt=before)).delete()
 
 
-def take_along(*, user: User, reading: Reading) -> File:
-    """Store the notes as a file of the person, to be sent with a message. Raises `not_answered` (409)."""
+def store_notes_as_file(*, user: User, reading: Reading) -> File:
+    """Store the notes as a file of the user, who can send it with a message. Raises `not_answered` (409)."""
     if reading.status != Reading.Status.DONE:
         detail = Sentence(
-            "There is no answer yet. Go on with the reading first, or have it answered from what was read."
+            "There is no answer yet. Continue the reading, or have it answered from the parts that were read."
         )
         raise ProductError("not_answered", detail, status=409)
     name = f"Notes on {reading.file_name[:200]}.md"
-    return store(user=user, name=name, content=ContentFile(as_markdown(reading).encode(), name=name))
+    return store(user=user, name=name, content=ContentFile(to_markdown(reading).encode(), name=name))
 
 
-def as_markdown(reading: Reading) -> str:
+def to_markdown(reading: Reading) -> str:
     """Return the reading as Markdown: question, coverage, answer, and the notes with their passages."""
     rows = list(reading.parts.filter(level=0))
-    layout = layout_of(reading)
-    percent = percent_of(rows)
+    layout = load_layout(reading)
+    percent = percent_read(rows)
     lines = [
         f"# {reading.file_name}",
         "",
@@ -364,11 +366,11 @@ def as_markdown(reading: Reading) -> str:
         each_read = coverage(reading, rows, layout)
         lines += [*(f"- {each.row.name}: {each.coverage.percent} %" for each in each_read), ""]
     lines += [reading.answer, ""] if reading.answer else []
-    if doubts := checking.doubts_of(reading):
+    if doubts := checking.get_doubts(reading):
         lines += ["## Not confirmed by the passages", "", *(f"- {each['sentence']}" for each in doubts), ""]
     for row in rows:
         if row.findings:
-            numbers = planning.numbers_in(reading.passages, row.start, row.end)
+            numbers = planning.passage_numbers(reading.passages, row.start, row.end)
             first = layout.page_at(row.start)
             last = layout.page_at(row.end - 1)
             pages = f" (pages {first} to {last})" if last else ""
@@ -380,18 +382,18 @@ def as_markdown(reading: Reading) -> str:
 def coverage(reading: Reading, rows: Sequence[ReadingPart], layout: TextLayout) -> list[FileRead]:
     """Return how much of each file was read. `rows` are the parts of level 0, in order."""
     if reading.live:
-        return layout.read(_as_parts(rows), "waiting", NOT_YET)
+        return layout.read(_part_coverages(rows), "waiting", NOT_YET)
     if reading.status == Reading.Status.DONE:
-        return layout.read(_as_parts(rows), "stopped", STOPPED)
-    return layout.read(_as_parts(rows), reading.code or "stopped", reading.detail or STOPPED)
+        return layout.read(_part_coverages(rows), "stopped", STOPPED)
+    return layout.read(_part_coverages(rows), reading.code or "stopped", reading.detail or STOPPED)
 
 
-def percent_of(rows: Sequence[ReadingPart]) -> int:
+def percent_read(rows: Sequence[ReadingPart]) -> int:
     """Return the percentage of the whole text that was read. 100 only if all of it was read."""
-    return planning.coverage_of(_as_parts(rows), [], "", NO_SENTENCE).percent
+    return planning.compute_coverage(_part_coverages(rows), [], "", NO_SENTENCE).percent
 
 
-def _as_parts(rows: Sequence[ReadingPart]) -> list[planning.PartCoverage]:
+def _part_coverages(rows: Sequence[ReadingPart]) -> list[planning.PartCoverage]:
     return [
         planning.PartCoverage(row.start, row.end, read=False, code=row.code, why=row.detail)
         if row.state == ReadingPart.State.FAILED
@@ -400,7 +402,7 @@ def _as_parts(rows: Sequence[ReadingPart]) -> list[planning.PartCoverage]:
     ]
 
 
-def text_of(reading: Reading) -> str:
+def load_text(reading: Reading) -> str:
     """Return the text that is divided into passages. Raises `file_gone` and `file_changed` (409)."""
     files = list(reading.files.all())
     seen = File.objects.visible_to(reading.person).filter(pk__in=[row.file_id for row in files])
@@ -409,13 +411,13 @@ def text_of(reading: Reading) -> str:
     for row in files:
         if row.file_id is None or row.file_id not in texts:
             detail = Sentence(
-                "“{name}” was deleted, or is not yours to see any more, so no more of it can be read.", name=row.name
+                "“{name}” was deleted, or you can no longer see it, so the reading cannot continue.", name=row.name
             )
             raise ProductError("file_gone", detail, status=409)
         ordered.append(texts[row.file_id])
     if digest(ordered) != reading.text_sha256:
         changed = Sentence(
-            "The file was read again in the meantime, so this cannot continue. Ask again about the file as it is now."
+            "The text of the file has changed, so this reading cannot continue. Ask again about the new text."
         )
         raise ProductError("file_changed", changed, status=409)
     return "".join(ordered)
@@ -425,7 +427,7 @@ def usable_model(reading: Reading) -> Model:
     """Return the model of a reading if its person may still use it. Raises `model_gone` (409)."""
     model = models_of(reading.person).select_related("provider").filter(pk__in=[reading.model_id]).first()
     if model is None:
-        detail = Sentence("The model was removed or switched off. Ask again with another model.")
+        detail = Sentence("The model was removed or turned off. Ask again with another model.")
         raise ProductError("model_gone", detail, status=409)
     return model
 
@@ -444,15 +446,15 @@ def digest(texts: Iterable[str]) -> str:
     return sha256.hexdigest()
 
 
-def budget_of(texts: Texts, model: Model, question: str, *, several: bool) -> Budget:
+def compute_budget(texts: Texts, model: Model, question: str, *, several: bool) -> Budget:
     """Return the budget of a call. `several`: the reading has several files. Raises `reading_window_too_small`."""
     count = tokens.tokenizer(model.tokenizer or tokens.CATCH_ALL).count
     name = LONGEST_NAME if several else 0  # tokens; a character takes at most one token, nearly always less than half
-    return planning.budget_for(model, count(asking.longest(texts)), count(question), name)
+    return planning.budget_for(model, count(asking.longest_instructions(texts)), count(question), name)
 
 
 def _budget(model: Model, question: str, *, several: bool) -> Budget:
-    return budget_of(rules_at().texts, model, question, several=several)
+    return compute_budget(rules_at().texts, model, question, several=several)
 
 
 def _model(request: ReadingRequest) -> Model:
@@ -467,28 +469,30 @@ def _names(files: Sequence[File]) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class _Divided:
+class _DividedFiles:
     """The texts of the files, and the passages of all of them."""
 
     texts: list[str]
     passages: list[Passage]
 
 
-def _divided(files: Sequence[File]) -> _Divided:
+def _divide_files(files: Sequence[File]) -> _DividedFiles:
     """Return texts and passages of the files. Raises `no_files`, and `nothing_to_read` (409)."""
     if not files:
-        raise ProductError("no_files", "No file was chosen. Choose at least one.")
-    each = [_chunks_of(file) for file in files]
-    return _Divided([text for text, _ in each], planning.passages_of([(rows, len(text)) for text, rows in each]))
+        raise ProductError("no_files", "Choose at least one file.")
+    each = [_load_chunks(file) for file in files]
+    return _DividedFiles(
+        [text for text, _ in each], planning.divide_into_passages([(rows, len(text)) for text, rows in each])
+    )
 
 
-def _chunks_of(file: File) -> tuple[str, list[tuple[int, int, int, str]]]:
+def _load_chunks(file: File) -> tuple[str, list[tuple[int, int, int, str]]]:
     """Return the file's text, and (start, end, tokens, heading) of its chunks. Raises `nothing_to_read` (409)."""
     content = FileText.objects.filter(file=file).first()
     text = content.text if content is not None else ""
     rows = list(Chunk.objects.filter(file=file).order_by("ordinal").values_list("start", "end", "tokens", "heading"))
     if not rows and content is not None:  # the file has no chunks yet
-        chunks = chunks_of(file, file.media_type, text, content.spans)
+        chunks = build_chunks(file, file.media_type, text, content.spans)
         rows = [(chunk.start, chunk.end, chunk.tokens, chunk.heading) for chunk in chunks]
     if not rows:
         detail = Sentence(
@@ -498,24 +502,24 @@ def _chunks_of(file: File) -> tuple[str, list[tuple[int, int, int, str]]]:
     return text, rows
 
 
-def _parts(divided: _Divided, files: Sequence[File], budget: Budget) -> list[_Unread]:
+def _parts(divided: _DividedFiles, files: Sequence[File], budget: Budget) -> list[_UnreadPart]:
     passages = divided.passages
     parts = []
-    for first, end in planning.parts_of(passages, budget.part):
+    for first, end in planning.group_into_parts(passages, budget.part):
         file = files[passages[first].file]
-        parts.append(_Unread(file, file.name, sum(each.tokens for each in passages[first:end])))
+        parts.append(_UnreadPart(file, file.name, sum(each.tokens for each in passages[first:end])))
     return parts
 
 
-def _estimate(model: Model, unread: Sequence[_Unread], notes: Sequence[int], budget: Budget) -> ReadingEstimate:
-    plan = planning.plan_of([each.tokens for each in unread], notes, budget)
+def _estimate(model: Model, unread: Sequence[_UnreadPart], notes: Sequence[int], budget: Budget) -> ReadingEstimate:
+    plan = planning.plan_calls([each.tokens for each in unread], notes, budget)
     checker_id = rules_at().workspace.citation_model_id
     checker = Model.objects.usable().filter(pk=checker_id).first() if checker_id is not None else None
     costs = [_cost(model, plan.usage), *([_cost(checker, judging.largest_usage())] if checker is not None else [])]
     files = []
     for (file, name), parts in groupby(unread, key=lambda each: (each.file, each.name)):
         sizes = [each.tokens for each in parts]
-        usage = planning.usage_of_parts(sizes, budget)
+        usage = planning.estimate_parts(sizes, budget)
         files.append(FileCost(file, name, len(sizes), usage, _cost(model, usage)))
     cost = None if None in costs else sum(filter(None, costs), Decimal(0))
     return ReadingEstimate(model, plan, checker, cost, files)
@@ -534,7 +538,7 @@ def _require_agreed(current: ReadingEstimate, calls: int) -> None:
     """Check that the person agreed to the current number of calls. Raises `plan_changed` (409)."""
     if calls != current.plan.calls:
         detail = Sentence(
-            "It takes up to {calls} calls of the model now. Look at the plan, then begin again.",
+            "It now takes up to {calls} calls of the model. Check the plan, then start again.",
             calls=current.plan.calls,
         )
         raise ProductError("plan_changed", detail, status=409, plan=as_json(current))

@@ -13,7 +13,7 @@ from accounts.access.sessions import SignedInRequest as Request
 from chat.citations.services import in_words
 from chat.models.conversation_state import visible_message
 from chat.readings import services
-from chat.readings.checking import doubts_of
+from chat.readings.checking import get_doubts
 from chat.readings.models import Reading
 from chat.readings.pages import PARTS_PER_PAGE, ReadingView
 from core.errors import NotFound, ProductError
@@ -56,10 +56,10 @@ def read_file(request: Request, file: File) -> HttpResponse:
         "problem": problem,
         "models": offered_models(request.user),
         "most": Reading.MAX_QUESTION,
-        "others": _others(request, file, question, query.get("project", "")),
+        "others": _offered_files(request, file, question, query.get("project", "")),
         "project": query.get("project", ""),
         "before": Reading.objects.listed_for(request.user).filter(files__file=file).order_by("-id")[:READINGS_PER_PAGE],
-        **_estimated(question, problem),
+        **_estimate_context(question, problem),
     }
     response = render(request, "chat/read_file.html", context, status=problem.status if problem else 200)
     return with_headers(response, problem) if problem else response
@@ -68,7 +68,7 @@ def read_file(request: Request, file: File) -> HttpResponse:
 @with_row(visible_file)
 def plan_file(request: Request, file: File) -> HttpResponse:
     """Show the estimate for the form as it is now."""
-    return render(request, "chat/_reading_plan.html", _estimated(_reading_request(request, file, request.POST)))
+    return render(request, "chat/_reading_plan.html", _estimate_context(_reading_request(request, file, request.POST)))
 
 
 def _reading_request(request: Request, file: File, query: QueryDict) -> services.ReadingRequest:
@@ -85,7 +85,9 @@ def _reading_request(request: Request, file: File, query: QueryDict) -> services
     )
 
 
-def _others(request: Request, file: File, question: services.ReadingRequest, project: str) -> list[tuple[File, bool]]:
+def _offered_files(
+    request: Request, file: File, question: services.ReadingRequest, project: str
+) -> list[tuple[File, bool]]:
     """Return the files that can be read together with `file`, and whether they are chosen.
 
     The chosen files come first. Then come the files of the project or conversation from which the form was opened;
@@ -113,7 +115,7 @@ class EstimateContext(TypedDict, total=False):
     problem: ProductError
 
 
-def _estimated(question: services.ReadingRequest, problem: ProductError | None = None) -> EstimateContext:
+def _estimate_context(question: services.ReadingRequest, problem: ProductError | None = None) -> EstimateContext:
     """Return the estimate, or the error. An earlier `problem` takes precedence."""
     try:
         return {"planned": services.estimate(request=question)}
@@ -136,14 +138,14 @@ def _page(request: Request, row: Reading, problem: ProductError | None = None) -
             "parts": view.shown(first),
             "following": first + PARTS_PER_PAGE if first + PARTS_PER_PAGE < len(view.parts) else None,
             "previous": max(0, first - PARTS_PER_PAGE) if first else None,
-            "again": _again(row, only_answer=False),
-            "early": _again(row, only_answer=True),
+            "again": _resume_estimate(row, only_answer=False),
+            "early": _resume_estimate(row, only_answer=True),
         }
     template = "chat/_reading.html" if request.htmx else "chat/reading.html"
     return render(request, template, context, status=problem.status if problem else 200)
 
 
-def _again(row: Reading, *, only_answer: bool) -> services.ReadingEstimate | ProductError | None:
+def _resume_estimate(row: Reading, *, only_answer: bool) -> services.ReadingEstimate | ProductError | None:
     """Return the estimate for resuming the reading; None if nothing is missing, an error if it cannot be resumed."""
     if only_answer and row.status == Reading.Status.DONE:
         return None
@@ -156,7 +158,7 @@ def _again(row: Reading, *, only_answer: bool) -> services.ReadingEstimate | Pro
 @with_row(services.visible_reading, "GET")
 def doubt(request: Request, row: Reading, citation: int) -> HttpResponse:
     """Show a sentence of the answer and the passage that does not support it, side by side."""
-    shown = next((each for each in doubts_of(row) if each["citation"] == citation), None)
+    shown = next((each for each in get_doubts(row) if each["citation"] == citation), None)
     if shown is None:
         raise NotFound("citation")
     sources = ReadingView(row).sources([row.answer])
@@ -173,7 +175,7 @@ def doubt(request: Request, row: Reading, citation: int) -> HttpResponse:
 
 @with_row(services.visible_reading)
 def stop(request: Request, row: Reading) -> HttpResponse:
-    return _done(request, row, lambda: services.stop_reading(user=request.user, reading=row))
+    return _redirect_after(request, row, lambda: services.stop_reading(user=request.user, reading=row))
 
 
 @with_row(services.visible_reading)
@@ -181,14 +183,14 @@ def resume(request: Request, row: Reading) -> HttpResponse:
     calls = request.POST.get("calls", "")
     number = int(calls) if calls.isascii() and calls.isdigit() and len(calls) < 9 else 0
     early = request.POST.get("only_answer") == "yes"
-    return _done(
+    return _redirect_after(
         request,
         row,
         lambda: services.resume_reading(user=request.user, reading=row, calls=number, only_answer=early),
     )
 
 
-def _done(request: Request, row: Reading, act: Any) -> HttpResponse:
+def _redirect_after(request: Request, row: Reading, act: Any) -> HttpResponse:
     try:
         act()
     except ProductError as error:
@@ -210,7 +212,7 @@ def remove(request: Request, row: Reading) -> HttpResponse:
 def take_along(request: Request, row: Reading) -> HttpResponse:
     """Attach the notes as a file to the composer of the reading's conversation, or of a new one."""
     try:
-        file = services.take_along(user=request.user, reading=row)
+        file = services.store_notes_as_file(user=request.user, reading=row)
     except ProductError as error:
         return with_headers(_page(request, row, error), error)
     place = reverse("chat:conversation", args=[row.conversation_id]) if row.conversation_id else reverse("chat:home")

@@ -16,16 +16,16 @@ from redis.exceptions import ResponseError
 from core.background import streams
 
 REWRITE_INTERVAL = 300  # seconds; a rewrite is expensive, since it forks Redis and writes all its data
-DUE = "append-only:due"
-PAUSED = "append-only:paused"
-RUNNING = "in progress"  # part of the error when another rewrite is under way
+DUE_KEY = "append-only:due"
+PAUSED_KEY = "append-only:paused"
+RUNNING_ERROR = "in progress"  # part of the error when another rewrite is under way
 
 logger = logging.getLogger(__name__)
 
 
 def request_rewrite() -> None:
     """Record that text was deleted. Passes on the errors of Redis."""
-    streams().incr(DUE)
+    streams().incr(DUE_KEY)
 
 
 def rewrite_if_due() -> None:
@@ -35,16 +35,16 @@ def rewrite_if_due() -> None:
     """
     client: Any = streams()
     try:
-        erasures = int(client.get(DUE) or 0)
-        if not erasures or not client.set(PAUSED, 1, nx=True, ex=REWRITE_INTERVAL):
+        erasures = int(client.get(DUE_KEY) or 0)
+        if not erasures or not client.set(PAUSED_KEY, 1, nx=True, ex=REWRITE_INTERVAL):
             return
         if client.info("persistence").get("aof_enabled"):
             client.bgrewriteaof()
-        client.decrby(DUE, erasures)  # erasures recorded meanwhile stay due
+        client.decrby(DUE_KEY, erasures)  # erasures recorded meanwhile stay due
     except ResponseError as error:
         # Keep the erasures due: a rewrite that is already running may have begun before the text was deleted.
-        if RUNNING not in str(error):
+        if RUNNING_ERROR not in str(error):
             logger.info("Redis does not rewrite its append-only file: %s", error)
-            client.delete(DUE)
+            client.delete(DUE_KEY)
     except (redis.RedisError, OSError) as error:
-        logger.info("Redis is away; its append-only file is rewritten later: %s", error)
+        logger.info("Redis is unavailable; its append-only file is rewritten later: %s", error)

@@ -2,7 +2,7 @@
 
 The events of a turn reach its readers in order and without gaps:
 
-1. While the turn is live, a reader waits for new events in its Redis stream (`turn_stream.news`).
+1. While the turn is live, a reader waits for new events in its Redis stream (`turn_stream.next_events`).
 2. If Redis has lost events, the reader waits until the row holds them. A SNAPSHOT of the row then replaces them.
 3. After the end of the turn, the remaining events come from the stream, or else from the row.
 
@@ -30,14 +30,14 @@ from chat.models import Conversation, Turn
 from chat.models.conversation_state import place_in_line
 from chat.realtime import turn_stream
 from chat.realtime.events import (
-    IN_WORDS,
+    TRANSLATED_TYPES,
     EncodedEvent,
     Event,
     EventPayload,
     EventType,
     WireEvent,
     encode,
-    readable_parts,
+    translate_parts,
 )
 from chat.realtime.turn_stream import CONNECTION_ERRORS
 from core.background import TURNS
@@ -45,7 +45,7 @@ from core.sentences import Sentence
 
 QUEUED = "QUEUED"  # event type: the turn waits for a worker
 DELETED = "deleted"  # status of a turn whose row is gone
-LAST_WITHIN = 10.0  # seconds from the end of a turn until its last events are in its stream, on a busy machine
+LAST_EVENTS_DELAY = 10.0  # seconds from the end of a turn until its last events are in its stream, on a busy machine
 POLL_INTERVAL = 0.5  # seconds; a row is about one second behind its events
 
 # Runs on a pool of threads, not on the single thread that Channels shares between all sockets of a process. The
@@ -60,12 +60,12 @@ def _status_and_seq(turn_id: UUID) -> tuple[str, int]:
     return Turn.objects.values_list("status", "seq").filter(pk=turn_id).first() or (DELETED, 0)
 
 
-async def _position(turn_id: UUID) -> int | None:
+async def _queue_position(turn_id: UUID) -> int | None:
     """Return the position in the shared queue, else in the person's own queue. None if a worker has the turn."""
     return await TURNS.position(turn_id) or await threaded(place_in_line)(turn_id)
 
 
-async def events_of(turn: Turn, after_seq: int = 0) -> AsyncIterator[list[EncodedEvent]]:
+async def follow_turn(turn: Turn, after_seq: int = 0) -> AsyncIterator[list[EncodedEvent]]:
     """Yield the turn's events until its end, and an empty list after each 2.5 s without events.
 
     `turn` must be fresh from the database. While the turn waits for a worker, QUEUED with its position replaces
@@ -89,7 +89,7 @@ async def events_of(turn: Turn, after_seq: int = 0) -> AsyncIterator[list[Encode
 class _TurnReader:
     """A reader of one turn that has received its events up to `seq`.
 
-    Events up to `needed` are lost in Redis: the reader goes on once the row holds them.
+    Redis has lost the events up to `needed`: the reader continues once the row has them.
     """
 
     turn: UUID
@@ -100,7 +100,7 @@ class _TurnReader:
     async def more(self) -> list[EncodedEvent]:
         if self.needed > self.seq:
             return await self._from_row()
-        events = await turn_stream.news(self.turn, self.seq)
+        events = await turn_stream.next_events(self.turn, self.seq)
         return self._without_gap(events) if events else await self._after_silence()
 
     async def rest(self) -> list[EncodedEvent]:
@@ -110,15 +110,17 @@ class _TurnReader:
         their way.
         """
         try:
-            events = await turn_stream.read(self.turn, self.seq)
+            events = await turn_stream.read_events(self.turn, self.seq)
         except CONNECTION_ERRORS:  # the row has everything
-            return [_snapshot(await row_of(self.turn))]
+            return [_snapshot(await load_turn(self.turn))]
         if events := self._without_gap(events):
             return events
-        row = await row_of(self.turn)
-        ended = abs((timezone.now() - row.finished).total_seconds()) if row.finished else LAST_WITHIN  # clocks differ
-        if self.seq < row.seq and self.needed <= self.seq and ended < LAST_WITHIN:
-            return self._without_gap(await turn_stream.news(self.turn, self.seq))
+        row = await load_turn(self.turn)
+        ended = (
+            abs((timezone.now() - row.finished).total_seconds()) if row.finished else LAST_EVENTS_DELAY
+        )  # clocks differ
+        if self.seq < row.seq and self.needed <= self.seq and ended < LAST_EVENTS_DELAY:
+            return self._without_gap(await turn_stream.next_events(self.turn, self.seq))
         return [_snapshot(row)]
 
     def _without_gap(self, events: Sequence[EncodedEvent]) -> list[EncodedEvent]:
@@ -132,10 +134,10 @@ class _TurnReader:
         self.status, stored_seq = await threaded(_status_and_seq)(self.turn)
         if self.status in Turn.LIVE and stored_seq > self.seq:
             with suppress(*CONNECTION_ERRORS):  # Redis may have the events when it is back
-                if events := await turn_stream.read(self.turn, self.seq):
+                if events := await turn_stream.read_events(self.turn, self.seq):
                     return self._without_gap(events)
                 self.needed = stored_seq
-        elif self.status in Turn.LIVE and (position := await _position(self.turn)) is not None:
+        elif self.status in Turn.LIVE and (position := await _queue_position(self.turn)) is not None:
             return [_queued(self.turn, position)]
         return []
 
@@ -146,7 +148,7 @@ class _TurnReader:
         if stored_seq < self.needed:
             await asyncio.sleep(POLL_INTERVAL)
             return []
-        row = await row_of(self.turn)
+        row = await load_turn(self.turn)
         self.status = row.status
         if row.status not in Turn.LIVE:
             return []
@@ -155,39 +157,39 @@ class _TurnReader:
 
 
 async def wire_events(turn: Turn, after_seq: int = 0) -> AsyncIterator[WireEvent | None]:
-    """Yield the events of `events_of` one by one as wire objects. None stands for silence and QUEUED."""
-    async for events in events_of(turn, after_seq):
+    """Yield the events of `follow_turn` one by one as wire objects. None stands for silence and QUEUED."""
+    async for events in follow_turn(turn, after_seq):
         for event in events:
             yield event.wire() if event.type != QUEUED else None
         if not events:
             yield None
 
 
-async def row_of(turn_id: UUID | str) -> Turn:
+async def load_turn(turn_id: UUID | str) -> Turn:
     """Return the turn with its answer, read at the same moment."""
     return await threaded(Turn.objects.select_related("answer__model").get)(pk=turn_id)
 
 
-def response(credential: Credential, lines: AsyncIterable[str | bytes]) -> StreamingHttpResponse:
+def stream_response(credential: Credential, lines: AsyncIterable[str | bytes]) -> StreamingHttpResponse:
     """Return server-sent events for as long as the credential holds."""
     headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}  # without it nginx buffers events
     body = WhileSignedIn(credential, lines)
     return StreamingHttpResponse(body, content_type="text/event-stream", headers=headers)
 
 
-async def lines(turn: Turn, after_seq: int, language: str) -> AsyncIterator[bytes]:
+async def stream_lines(turn: Turn, after_seq: int, language: str) -> AsyncIterator[bytes]:
     """Yield the turn's events after `after_seq` as server-sent events in a language."""
     yield b": open\n\n"
-    async for events in events_of(turn, after_seq):
-        yield "".join(_line(event, language) for event in events).encode() or b": waiting\n\n"
+    async for events in follow_turn(turn, after_seq):
+        yield "".join(_stream_line(event, language) for event in events).encode() or b": waiting\n\n"
 
 
-def _line(event: EncodedEvent, language: str) -> str:
+def _stream_line(event: EncodedEvent, language: str) -> str:
     number = f"id: {event.seq}\n" if event.seq else ""
-    return f"{number}event: {event.type}\ndata: {text_of(event, language)}\n\n"
+    return f"{number}event: {event.type}\ndata: {event_text(event, language)}\n\n"
 
 
-def readable(wire: WireEvent) -> WireEvent:
+def translate_event(wire: WireEvent) -> WireEvent:
     """Return an event with its sentences in the active language."""
     translated = wire.copy()
     if "detail" in wire:
@@ -197,16 +199,16 @@ def readable(wire: WireEvent) -> WireEvent:
     if "refused" in wire:
         translated["refused"] = str(Sentence.load(wire["refused"]))
     if "parts" in wire:
-        translated["parts"] = readable_parts(wire["parts"])
+        translated["parts"] = translate_parts(wire["parts"])
     return translated
 
 
-def text_of(event: EncodedEvent, language: str) -> str:
+def event_text(event: EncodedEvent, language: str) -> str:
     """Return the JSON of an event with its sentences in a language."""
-    if event.type not in IN_WORDS:
+    if event.type not in TRANSLATED_TYPES:
         return event.text
     with override(language):  # the language middleware ends before the stream is read
-        return encode(readable(event.wire()))
+        return encode(translate_event(event.wire()))
 
 
 def _queued(turn_id: UUID, position: int) -> EncodedEvent:
@@ -225,7 +227,7 @@ def _snapshot(row: Turn) -> EncodedEvent:
     return EncodedEvent(event.type, event.seq, encode(event.to_wire()))
 
 
-def group_of(conversation_id: UUID) -> str:
+def channel_group(conversation_id: UUID) -> str:
     """Return the channel group of the open pages of a conversation."""
     return f"conversation.{conversation_id}"
 
@@ -238,23 +240,23 @@ async def announce_state(conversation_id: UUID, state: str, **more: str) -> None
 
 async def announce(conversation_id: UUID, hint: dict[str, str]) -> None:
     """Send a hint to open pages. A page that misses it sees the change at its next request."""
-    group = group_of(conversation_id)
+    group = channel_group(conversation_id)
     try:
         await tell_group(group, hint, group)
     except CONNECTION_ERRORS:
-        logger.warning("no hint to open pages: Redis is away")
+        logger.warning("open pages got no hint: Redis is unavailable")
 
 
-def tell_pages(conversation: Conversation) -> None:
+def notify_pages(conversation: Conversation) -> None:
     """Make open pages reload the waiting message after the commit."""
-    transaction.on_commit(partial(async_to_sync(announce), conversation.pk, hint(conversation.pk)))
+    transaction.on_commit(partial(async_to_sync(announce), conversation.pk, state_hint(conversation.pk)))
 
 
-def hint(conversation_id: UUID) -> dict[str, str]:
+def state_hint(conversation_id: UUID) -> dict[str, str]:
     return {"type": "conversation.next", "conversation": str(conversation_id)}
 
 
-def tell_marks(conversation_id: UUID, question: UUID) -> None:
+def notify_marks(conversation_id: UUID, question: UUID) -> None:
     """Make open pages reload the turn of this question and the plan after the commit."""
     changed = {"type": "conversation.marks", "conversation": str(conversation_id), "message": str(question)}
     transaction.on_commit(partial(async_to_sync(announce), conversation_id, changed))

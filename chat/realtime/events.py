@@ -36,7 +36,7 @@ Schema: TypeAlias = JsonObject  # JSON Schema
 TEXT: Schema = {"type": "string"}
 NUMBER: Schema = {"type": "integer", "minimum": 0}
 ID: Schema = {"type": "string", "format": "uuid"}
-YES_NO: Schema = {"type": "boolean"}
+BOOLEAN: Schema = {"type": "boolean"}
 PART: Schema = {**NUMBER, "description": "Index into the answer's parts."}
 CALL: Schema = {**TEXT, "description": "The tool call's id, once in an answer."}
 DELTA: Schema = {**TEXT, "description": "What is added to the text so far."}
@@ -124,7 +124,7 @@ FORM: Schema = {
                 "properties": {
                     **dict.fromkeys(("name", "title", "description", "input"), TEXT),
                     "kind": one_of("text", "number", "integer", "boolean", "choice", "choices"),
-                    "required": YES_NO,
+                    "required": BOOLEAN,
                 },
                 "required": ["name", "title", "kind", "required"],
             },
@@ -137,7 +137,7 @@ RESULT_FILES: Schema = {
     "shown at `/files/<file>/shown/`.",
     "items": {
         "type": "object",
-        "properties": {"file": ID, "name": TEXT, "image": YES_NO},
+        "properties": {"file": ID, "name": TEXT, "image": BOOLEAN},
         "required": ["file", "name", "image"],
     },
 }
@@ -149,7 +149,7 @@ USAGE: Schema = {
 
 
 class Approval(StrEnum):
-    """State of a tool call that only the conversation's owner can allow. Without an answer in time it is not run."""
+    """State of a tool call that only the conversation's owner can allow. Without a decision in time it is not run."""
 
     WAITING = "waiting"
     ALLOWED = "allowed"
@@ -173,7 +173,7 @@ class EventType(StrEnum):
     RUN_STARTED = "RUN_STARTED", "The turn begins.", {"conversation": ID, "message": ID, "model": TEXT}
     MODEL_FALLBACK = (
         "MODEL_FALLBACK",
-        "The model that was to answer is not available, so its fallback is asked instead.",
+        "The chosen model is unavailable, so its fallback answers instead.",
         {"model": TEXT, "instead_of": TEXT, "code": TEXT, "detail": TEXT},
     )
     TEXT_MESSAGE_START = "TEXT_MESSAGE_START", "A part of text begins.", {"part": PART}
@@ -183,9 +183,9 @@ class EventType(StrEnum):
         "The part is complete; it has `count` blocks.",
         {"part": PART, "blocks": BLOCKS, "count": NUMBER},
     )
-    REASONING_START = "REASONING_START", "The model thinks aloud.", {"part": PART}
-    REASONING_CONTENT = "REASONING_CONTENT", "A thought goes on.", {"part": PART, "delta": DELTA}
-    REASONING_END = "REASONING_END", "The thought is complete.", {"part": PART}
+    REASONING_START = "REASONING_START", "A part of reasoning begins.", {"part": PART}
+    REASONING_CONTENT = "REASONING_CONTENT", "Reasoning is added.", {"part": PART, "delta": DELTA}
+    REASONING_END = "REASONING_END", "The part of reasoning is complete.", {"part": PART}
     TEXT_BECAME_REASONING = (
         "TEXT_BECAME_REASONING",
         "A part of text that has no end yet was reasoning all along: it is a part of reasoning now, and complete.",
@@ -211,17 +211,17 @@ class EventType(StrEnum):
     )
     TOOL_CALL_PROGRESS = (
         "TOOL_CALL_PROGRESS",
-        "How far a tool is, by its server's own words. At most one a second for each call.",
+        "The progress of a tool, as its server describes it. At most one event a second for each call.",
         {"part": PART, "call": CALL, "text": TEXT},
     )
     TOOL_CALL_RESULT = (
         "TOOL_CALL_RESULT",
-        "What a tool has said.",
+        "The result of a tool call.",
         {
             "part": PART,
             "call": CALL,
             "text": TEXT,
-            "error": YES_NO,
+            "error": BOOLEAN,
             "arguments": {**TEXT, "description": "As really used."},
             "documents": DOCUMENTS,
             "outgoing": OUTGOING,
@@ -246,7 +246,7 @@ class EventType(StrEnum):
     )
     CONTEXT_REPORT = (
         "CONTEXT_REPORT",
-        "What the model is about to see, in tokens and in what is left out.",
+        "The size of the prompt in tokens, and how much is left out of it.",
         {
             "limit": {"type": "integer"},
             "used": NUMBER,
@@ -263,15 +263,15 @@ class EventType(StrEnum):
             "finish_detail": {**TEXT, "description": "The provider's own word where `finish` is other; else empty."},
         },
     )
-    RUN_STOPPED = "RUN_STOPPED", "Somebody stopped it; what was written stays."
+    RUN_STOPPED = "RUN_STOPPED", "The answer was stopped; its text so far stays."
     RUN_ERROR = (
         "RUN_ERROR",
-        "It ended otherwise; what was written stays.",
+        "The answer failed or was interrupted; its text so far stays.",
         {
             "code": TEXT,
             "detail": TEXT,
             "status": one_of(Turn.Status.FAILED, Turn.Status.INTERRUPTED),
-            "retryable": YES_NO,
+            "retryable": BOOLEAN,
         },
     )
     SNAPSHOT = (
@@ -346,12 +346,12 @@ class WireEvent(EventPayload, total=False):
 
 END_EVENTS = frozenset({EventType.RUN_FINISHED, EventType.RUN_STOPPED, EventType.RUN_ERROR})
 # Types with members that people read in their language, see `event_stream.readable`.
-IN_WORDS = frozenset(
+TRANSLATED_TYPES = frozenset(
     type_ for type_ in EventType if not type_.members.keys().isdisjoint({"detail", "label", "refused", "parts"})
 )
 
 
-def readable_parts(parts: Iterable[MessagePart], words: Callable[[Sentence], str] = str) -> list[MessagePart]:
+def translate_parts(parts: Iterable[MessagePart], words: Callable[[Sentence], str] = str) -> list[MessagePart]:
     """Return the parts of an answer with the labels of tool calls as text, by default in the active language."""
     return [{**part, "label": words(Sentence.load(part["label"]))} if "label" in part else part for part in parts]
 
@@ -498,7 +498,7 @@ NOTICES: Mapping[str, Mapping[str, Schema]] = {
     News.READINGS: {},
     News.SHARED: {},
 }
-OPTIONAL = {"STATE": {"title", "summary"}, "MARKS": {"message"}}  # members that a notice may lack
+OPTIONAL_NOTICE_MEMBERS = {"STATE": {"title", "summary"}, "MARKS": {"message"}}  # members that a notice may lack
 
 KEY: Schema = {**TEXT, "maxLength": 100}
 FRAMES: Mapping[str, Mapping[str, Schema]] = {
@@ -520,7 +520,7 @@ FRAMES: Mapping[str, Mapping[str, Schema]] = {
     "mark": {"message": ID, "file": ID, "mark": {"type": ["string", "null"], "enum": ["pinned", "excluded", None]}},
 }
 # Members that a client's frame may lack.
-MAY_LACK = {"id", "after_seq", "key", "effort", "file", "files", "models", "parent"}
+OPTIONAL_FRAME_MEMBERS = {"id", "after_seq", "key", "effort", "file", "files", "models", "parent"}
 
 MEANINGS: Mapping[str, str] = {
     **{str(type_): type_.meaning for type_ in EventType},
@@ -530,17 +530,17 @@ MEANINGS: Mapping[str, str] = {
     "send": "A message; while an answer is being written it waits for its end. `files` are ids of uploads, `models` "
     "answer side by side, `parent` is the message to go on from, as a new branch: such a message does not wait. `key` "
     "makes a repeat harmless. `effort` of reasoning is remembered for the conversation.",
-    "continue": "Go on with an answer that was cut off; `message` is the answer.",
-    "regenerate": "Answer the question of an answer anew, as a branch beside it; `message` is the answer.",
-    "stop": "Stop a turn; what was written stays.",
+    "continue": "Continue an unfinished answer; `message` is the answer.",
+    "regenerate": "Answer the question of an answer again, as a new branch; `message` is the answer.",
+    "stop": "Stop a turn; its text so far stays.",
     "mark": "Always send the turn of a message (`pinned`), leave it out (`excluded`), or neither (null), on the branch "
     "on show; with `file` one of its files.",
-    "ACK": "The frame with this `id` was carried out.",
+    "ACK": "The frame with this `id` was executed.",
     "ERROR": "The frame with this `id` was refused. `id` is null where the frame has too many values to be read.",
-    "STATE": "How a conversation stands.",
+    "STATE": "The state of a conversation.",
     "TITLE": "A conversation's new title.",
     "NEXT": "The message that waits in a conversation has changed.",
-    "MARKS": "What is pinned or left out has changed: the turn of the question `message`; without it, any.",
+    "MARKS": "The marks have changed: of the turn of the question `message`; without it, of any turn.",
     "TURN": "An answer begins; subscribe to read it.",
     News.CONVERSATIONS: "The person's list of conversations has changed, by whatever device or program: read it again.",
     News.TASKS: "Tasks, checklists or runs of the person have changed. A token hears this if it has the scope `tasks`.",
@@ -563,21 +563,25 @@ CLOSE_CODES: Mapping[int, str] = {
 }
 
 
-def sent_for_a_turn() -> dict[str, Schema]:
+def turn_event_schemas() -> dict[str, Schema]:
     """Return the schemas of events in the SSE stream of a turn, by type."""
     events = {str(type_): _object(type_, {**NUMBERED, **type_.members}) for type_ in EventType}
     return {**events, "QUEUED": _object("QUEUED", POSITION)}
 
 
-def sent_on_the_socket() -> dict[str, Schema]:
+def socket_event_schemas() -> dict[str, Schema]:
     """Return the schemas of events and notices on the socket, by type."""
-    notices = {name: _object(name, members, OPTIONAL.get(name, set())) for name, members in NOTICES.items()}
-    return {**sent_for_a_turn(), **notices}
+    notices = {
+        name: _object(name, members, OPTIONAL_NOTICE_MEMBERS.get(name, set())) for name, members in NOTICES.items()
+    }
+    return {**turn_event_schemas(), **notices}
 
 
-def received() -> dict[str, Schema]:
+def frame_schemas() -> dict[str, Schema]:
     """Return the schemas of frames that a client may send, by type. Unknown members are ignored."""
-    frames = {name: _object(name, {"id": ANY_ID, **members}, MAY_LACK) for name, members in FRAMES.items()}
+    frames = {
+        name: _object(name, {"id": ANY_ID, **members}, OPTIONAL_FRAME_MEMBERS) for name, members in FRAMES.items()
+    }
     return {name: {**frame, "additionalProperties": True} for name, frame in frames.items()}
 
 

@@ -14,7 +14,7 @@ from weakref import WeakKeyDictionary
 import redis
 
 from chat.realtime.events import Approval
-from chat.realtime.turn_stream import BLOCK, CONNECTION_ERRORS, KEEP_SECONDS
+from chat.realtime.turn_stream import BLOCK_MILLISECONDS, CONNECTION_ERRORS, KEEP_SECONDS
 from core.background import streams, streams_of_loop
 from core.json_types import JsonObject
 
@@ -87,7 +87,7 @@ async def wait_for_decision(turn: UUID | str, call: str, seconds: float) -> Appr
     deadline = time.monotonic() + seconds
     listener = _listener()
     with suppress(TimeoutError):
-        async with asyncio.timeout(min(seconds, BLOCK / 1000)):
+        async with asyncio.timeout(min(seconds, BLOCK_MILLISECONDS / 1000)):
             await listener.listens.wait()
     while True:
         left = deadline - time.monotonic()
@@ -96,7 +96,7 @@ async def wait_for_decision(turn: UUID | str, call: str, seconds: float) -> Appr
                 await streams_of_loop().set(key, Approval.TIMED_OUT, nx=True, ex=KEEP_SECONDS)
             if decided := await streams_of_loop().get(key):
                 return Approval(decided)
-            await listener.wait_for(key, max(0.01, min(left, BLOCK / 1000)))
+            await listener.wait_for(key, max(0.01, min(left, BLOCK_MILLISECONDS / 1000)))
         except (*CONNECTION_ERRORS, redis.BusyLoadingError):
             if left <= 0:
                 return Approval.TIMED_OUT

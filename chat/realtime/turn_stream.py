@@ -22,24 +22,24 @@ from chat.realtime.events import EncodedEvent, Event, encode
 from core.background import streams, streams_of_loop
 
 KEEP_SECONDS = 3600  # after the last event
-BLOCK = 2_500  # milliseconds; after so long without events a reader checks whether the turn still exists
-BATCH = 100  # events of one turn per read
+BLOCK_MILLISECONDS = 2_500  # milliseconds; after so long without events a reader checks whether the turn still exists
+BATCH_EVENTS = 100  # events of one turn per read
 # Seconds between two reads, in which more events gather: PAUSE for each turn that is read, LONGEST_PAUSE at most.
-PAUSE = 0.0005
+PAUSE_PER_TURN = 0.0005
 LONGEST_PAUSE = 0.010
 WRITE_PAUSE = 0.005  # seconds between two writes, in which more events gather
-UNANSWERED = 5.0  # seconds after which a write is given up; also the time that a blocked read may exceed its limit
-REQUEST_WAITS = 2.0  # seconds that a request waits for Redis
-RETRY_FOR = 20.0  # seconds that a write waits while Redis is unavailable, for example during a restart
+WRITE_TIMEOUT = 5.0  # seconds after which a write is given up; also the time that a blocked read may exceed its limit
+REQUEST_TIMEOUT = 2.0  # seconds that a request waits for Redis
+RETRY_SECONDS = 20.0  # seconds that a write waits while Redis is unavailable, for example during a restart
 # A full Redis accepts no writes until there is room again, so its error counts as well.
 CONNECTION_ERRORS = (redis.ConnectionError, redis.TimeoutError, OutOfMemoryError, ConnectionError, TimeoutError)
 
 
-def _stream(turn: UUID | str) -> str:
+def _stream_key(turn: UUID | str) -> str:
     return f"turn:{turn}:wire"  # earlier versions stored another form under another name
 
 
-async def append(turn: UUID | str, events: Sequence[Event], seconds: float = RETRY_FOR) -> None:
+async def append(turn: UUID | str, events: Sequence[Event], seconds: float = RETRY_SECONDS) -> None:
     """Add events. If Redis is unavailable, wait up to `seconds`, then raise its error.
 
     Adding is idempotent: an event whose seq is already in the stream is skipped. An earlier attempt whose reply was
@@ -51,7 +51,7 @@ async def append(turn: UUID | str, events: Sequence[Event], seconds: float = RET
     keep_for = KEEP_SECONDS if events[-1].last else 24 * KEEP_SECONDS
     while True:
         try:
-            await _writer().add(_stream(turn), entries, keep_for)
+            await _writer().add(_stream_key(turn), entries, keep_for)
             return
         except CONNECTION_ERRORS:
             if time.monotonic() > deadline:
@@ -64,7 +64,7 @@ async def append(turn: UUID | str, events: Sequence[Event], seconds: float = RET
 async def append_if_reachable(turn: UUID | str, events: Sequence[Event]) -> None:
     """Add events, for a request. If Redis is unavailable or hangs, they are lost, and readers get them from the row."""
     with suppress(*CONNECTION_ERRORS):
-        async with asyncio.timeout(REQUEST_WAITS):
+        async with asyncio.timeout(REQUEST_TIMEOUT):
             await append(turn, events, seconds=0)
 
 
@@ -119,7 +119,7 @@ class _StreamWriter:
 
     async def _append(self, writes: Sequence[_PendingWrite]) -> list[Exception | None]:
         """Return an error for each write; None if all its entries are in the stream."""
-        async with asyncio.timeout(UNANSWERED), streams_of_loop().pipeline(transaction=False) as pipe:
+        async with asyncio.timeout(WRITE_TIMEOUT), streams_of_loop().pipeline(transaction=False) as pipe:
             for write in writes:
                 for entry in write.entries:
                     pipe.xadd(write.stream, {"type": entry.type, "wire": entry.wire}, id=f"{entry.seq}-0")
@@ -151,24 +151,24 @@ def _writer() -> _StreamWriter:
     return _writers.setdefault(asyncio.get_running_loop(), _StreamWriter())
 
 
-def _event_of(entry: tuple[str, dict[str, str]]) -> EncodedEvent:
+def _decode_entry(entry: tuple[str, dict[str, str]]) -> EncodedEvent:
     number, fields = entry
     return EncodedEvent(fields["type"], int(number.partition("-")[0]), fields["wire"])
 
 
-async def read(turn: UUID | str, after_seq: int = 0) -> list[EncodedEvent]:
+async def read_events(turn: UUID | str, after_seq: int = 0) -> list[EncodedEvent]:
     """Return all events after `after_seq` that are in the stream now. Raises redis.ConnectionError and TimeoutError."""
     try:
-        async with asyncio.timeout(UNANSWERED):
-            entries = await streams_of_loop().xrange(_stream(turn), min=f"({after_seq}-0")
+        async with asyncio.timeout(WRITE_TIMEOUT):
+            entries = await streams_of_loop().xrange(_stream_key(turn), min=f"({after_seq}-0")
     except TimeoutError as error:
         raise redis.TimeoutError("Redis does not answer") from error
-    return [_event_of(entry) for entry in entries]
+    return [_decode_entry(entry) for entry in entries]
 
 
-async def news(turn: UUID | str, seq: int) -> list[EncodedEvent]:
+async def next_events(turn: UUID | str, seq: int) -> list[EncodedEvent]:
     """Return the turn's next events after `seq`; none after 2.5 s of silence, or if Redis is unavailable."""
-    return await _reader().news(_stream(turn), seq)
+    return await _reader().news(_stream_key(turn), seq)
 
 
 class _StreamReader:
@@ -191,7 +191,7 @@ class _StreamReader:
         future: asyncio.Future[list[EncodedEvent]] = asyncio.get_running_loop().create_future()
         self._waiting[future] = stream, seq
         try:
-            async with asyncio.timeout(BLOCK / 1000):
+            async with asyncio.timeout(BLOCK_MILLISECONDS / 1000):
                 if self._reading is None:
                     self._reading = asyncio.create_task(self._read())
                 elif self._read_after and self._read_after.get(stream, seq + 1) > seq:
@@ -224,7 +224,7 @@ class _StreamReader:
             after[stream] = min(seq, after.get(stream, seq))
         self._read_after = after
         try:
-            self._hand_out(await self._news_of(after), after)
+            self._deliver(await self._read_streams(after), after)
         except (*CONNECTION_ERRORS, redis.BusyLoadingError):
             await asyncio.sleep(0.2)
             self._give_up()
@@ -232,21 +232,21 @@ class _StreamReader:
             self._give_up(error)
         finally:
             self._read_after = {}
-        await asyncio.sleep(min(LONGEST_PAUSE, PAUSE * len(after)))
+        await asyncio.sleep(min(LONGEST_PAUSE, PAUSE_PER_TURN * len(after)))
 
-    async def _news_of(self, after: Mapping[str, int]) -> dict[str, list[EncodedEvent]]:
-        """Return the events after these numbers, by stream. Wait for `BLOCK` milliseconds at most."""
+    async def _read_streams(self, after: Mapping[str, int]) -> dict[str, list[EncodedEvent]]:
+        """Return the events after these numbers, by stream. Wait for `BLOCK_MILLISECONDS` milliseconds at most."""
         ids: dict[Any, Any] = {stream: f"{seq}-0" for stream, seq in after.items()}
         ids[self._wakeup_stream] = self._last_wakeup
-        async with asyncio.timeout(BLOCK / 1000 + UNANSWERED):
-            reply: Any = await streams_of_loop().xread(ids, count=BATCH, block=BLOCK)
+        async with asyncio.timeout(BLOCK_MILLISECONDS / 1000 + WRITE_TIMEOUT):
+            reply: Any = await streams_of_loop().xread(ids, count=BATCH_EVENTS, block=BLOCK_MILLISECONDS)
         entries_by_stream = dict(reply or ())
         if wakeups := entries_by_stream.pop(self._wakeup_stream, None):
             self._last_wakeup = wakeups[-1][0]
-        return {stream: [_event_of(entry) for entry in entries] for stream, entries in entries_by_stream.items()}
+        return {stream: [_decode_entry(entry) for entry in entries] for stream, entries in entries_by_stream.items()}
 
-    def _hand_out(self, news: Mapping[str, list[EncodedEvent]], after: Mapping[str, int]) -> None:
-        """Give events to the readers that wait for them. `after` as in `_news_of`."""
+    def _deliver(self, news: Mapping[str, list[EncodedEvent]], after: Mapping[str, int]) -> None:
+        """Give events to the readers that wait for them. `after` as in `_read_streams`."""
         for future, (stream, seq) in list(self._waiting.items()):
             if after.get(stream, seq + 1) > seq:
                 continue  # it joined during the read and lacks earlier events, which the next read returns
@@ -275,12 +275,12 @@ def _reader() -> _StreamReader:
     return _readers.setdefault(asyncio.get_running_loop(), _StreamReader())
 
 
-def forget(turns: Iterable[UUID]) -> None:
+def delete_streams(turns: Iterable[UUID]) -> None:
     """Delete the streams of these turns, from the disk as well. Synchronous, for services.
 
     If Redis is unavailable, each stream expires by itself within `KEEP_SECONDS` of its turn's end.
     """
-    if names := [_stream(turn) for turn in turns]:
+    if names := [_stream_key(turn) for turn in turns]:
         with suppress(*CONNECTION_ERRORS, redis.BusyLoadingError):
             streams().delete(*names)
             request_rewrite()

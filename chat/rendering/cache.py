@@ -49,7 +49,7 @@ class _RecordingSources(Mapping[int, Source]):
         return len(self._sources)
 
 
-def blocks_of(answers: Sequence[tuple[Message, Mapping[int, Source]]]) -> dict[UUID, list[list[str]]]:
+def render_answers(answers: Sequence[tuple[Message, Mapping[int, Source]]]) -> dict[UUID, list[list[str]]]:
     """Return the HTML blocks of each text part, by the id of the answer.
 
     `answers` pairs each answer with the sources that its citations may link to. Takes one query, and one more to store
@@ -67,7 +67,7 @@ def blocks_of(answers: Sequence[tuple[Message, Mapping[int, Source]]]) -> dict[U
         if answer.pk in blocks:  # alternative answers and the branch that continues may share an answer
             continue
         valid = (row for row in rows.get(answer.pk, ()) if row.digest == _digest(answer, sources, row.numbers))
-        row = next(valid, None) or _rendered(answer, sources, language)
+        row = next(valid, None) or _render(answer, sources, language)
         blocks[answer.pk] = row.blocks
         if row.pk is None and answer.status != Message.Status.PENDING:
             new.append(row)
@@ -87,12 +87,12 @@ def _store(rows: Sequence[RenderedAnswer]) -> None:
         )
 
 
-def _rendered(answer: Message, sources: Mapping[int, Source], language: str) -> RenderedAnswer:
+def _render(answer: Message, sources: Mapping[int, Source], language: str) -> RenderedAnswer:
     recording = _RecordingSources(sources)
     allowance = RenderAllowance()
     blocks = [
-        render(part["text"], recording, _doubts(answer, part), allowance, _places(answer, part))
-        for part in _texts(answer)
+        render(part["text"], recording, _doubt_links(answer, part), allowance, _place_links(answer, part))
+        for part in _text_parts(answer)
     ]
     numbers = sorted(recording.numbers)
     return RenderedAnswer(
@@ -105,19 +105,19 @@ def _rendered(answer: Message, sources: Mapping[int, Source], language: str) -> 
     )
 
 
-def _texts(answer: Message) -> list[Mapping[str, Any]]:
+def _text_parts(answer: Message) -> list[Mapping[str, Any]]:
     """Return the text parts of the answer."""
     return [part for part in answer.parts if part["type"] == "text"]
 
 
-def _doubts(answer: Message, part: Mapping[str, Any]) -> dict[int, str]:
+def _doubt_links(answer: Message, part: Mapping[str, Any]) -> dict[int, str]:
     """Return the addresses of the pages that explain doubts, by the number of the citation in the part."""
     at = answer.parts.index(part)
     doubts = part.get("check", {}).get("doubts", ())
     return {each["citation"]: reverse("chat:doubt", args=[answer.pk, at, each["citation"]]) for each in doubts}
 
 
-def _places(answer: Message, part: Mapping[str, Any]) -> dict[tuple[int, int], PlaceLink]:
+def _place_links(answer: Message, part: Mapping[str, Any]) -> dict[tuple[int, int], PlaceLink]:
     """Return the links to the sentences that the part's citations lead to."""
     at = answer.parts.index(part)
     return {
@@ -129,7 +129,7 @@ def _places(answer: Message, part: Mapping[str, Any]) -> dict[tuple[int, int], P
 def _digest(answer: Message, sources: Mapping[int, Source], numbers: Sequence[int]) -> str:
     """Return the digest of all inputs of the HTML. `numbers` are the citation numbers that the answer looks up."""
     cited = [(number, source.label, source.href) for number in numbers if (source := sources.get(number))]
-    texts = [(part["text"], _doubts(answer, part), part.get("places", ())) for part in _texts(answer)]
+    texts = [(part["text"], _doubt_links(answer, part), part.get("places", ())) for part in _text_parts(answer)]
     inputs = [_renderer_version(), _("Copy"), _("unconfirmed"), _(REST_AS_TEXT), mention_href("a"), cited, texts]
     return sha256(dumps(inputs).encode()).hexdigest()
 

@@ -1,8 +1,8 @@
 """Render parts of files and excerpts of answers as documents, with a passage marked in them.
 
-Readers write the text of most kinds of files as Markdown. Its headings would stand among those of the page, so they
-become paragraphs that look like headings. A passage is marked in the HTML: private characters stand around it while the
-text is rendered.
+Readers write the text of most kinds of files as Markdown. Its headings would mix with those of the page, so they become
+paragraphs that look like headings. To mark a passage in the HTML, private characters surround it while the text is
+rendered.
 """
 
 import re
@@ -22,8 +22,8 @@ MARKDOWN_TYPES = frozenset(
     }
 )
 # Private characters that stand for the beginning of a faint mark, the beginning of a mark, and the end of either.
-_OPENS_FAINT, _OPENS, _CLOSES = "\ue000", "\ue001", "\ue002"
-_SIGNS = re.compile(f"[{_OPENS_FAINT}{_OPENS}{_CLOSES}]")
+_FAINT_START, _MARK_START, _MARK_END = "\ue000", "\ue001", "\ue002"
+_MARK_SIGNS = re.compile(f"[{_FAINT_START}{_MARK_START}{_MARK_END}]")
 _HEADING = re.compile(r"<h([1-6])>")
 _HEADING_END = re.compile(r"</h[1-6]>")
 _PIECES = re.compile(r"<[^<>]*+>|[^<]++|<")
@@ -32,7 +32,7 @@ _LEAD = re.compile(r"(?:\s|#{1,6}[ \t]|>|[-*+][ \t]|\d{1,9}[.)][ \t]|\|)*+")
 
 
 class TextMark(NamedTuple):
-    """Characters [start, end) of a text to mark. `faint`: they are a passage around the text that is meant."""
+    """Characters [start, end) of a text to mark. `faint`: they only surround the cited sentence."""
 
     start: int
     end: int
@@ -51,8 +51,8 @@ class DocumentRenderer:
         With `anchor`, links can lead to the first mark that is not faint. Never raises: a text beyond the allowance is
         shown as written.
         """
-        blocks = render(_with_signs(_SIGNS.sub(" ", text), marks), allowance=self.allowance)
-        html = "".join(f'<div class="block">{block}</div>' for block in _marked(blocks, anchor=anchor))
+        blocks = render(_insert_signs(_MARK_SIGNS.sub(" ", text), marks), allowance=self.allowance)
+        html = "".join(f'<div class="block">{block}</div>' for block in _replace_signs(blocks, anchor=anchor))
         return _HEADING_END.sub("</p>", _HEADING.sub(r'<p class="heading-\1">', html))
 
 
@@ -63,37 +63,37 @@ def excerpt_html(text: str, most: int) -> str:
     return DocumentRenderer(RenderAllowance()).html(text)
 
 
-def _with_signs(text: str, marks: Sequence[TextMark]) -> str:
+def _insert_signs(text: str, marks: Sequence[TextMark]) -> str:
     """Put signs around each mark, behind the characters that begin its first line and before its last blank."""
     for mark in reversed(marks):
         lead = _LEAD.match(text, mark.start)
         first = min(lead.end() if lead else mark.start, mark.end)
         last = first + len(text[first : mark.end].rstrip(" \t\n|"))
         if last > first:
-            sign = _OPENS_FAINT if mark.faint else _OPENS
-            text = f"{text[:first]}{sign}{text[first:last]}{_CLOSES}{text[last:]}"
+            sign = _FAINT_START if mark.faint else _MARK_START
+            text = f"{text[:first]}{sign}{text[first:last]}{_MARK_END}{text[last:]}"
     return text
 
 
-def _marked(blocks: Iterable[str], *, anchor: bool) -> Iterator[str]:
+def _replace_signs(blocks: Iterable[str], *, anchor: bool) -> Iterator[str]:
     """Yield the blocks with `mark` elements in the place of the signs."""
     place = ' id="passage"' if anchor else ""
     focus = ' tabindex="-1"' if anchor else ""
-    sign = _CLOSES
+    sign = _MARK_END
     in_formula = False
     for block in blocks:
         written: list[str] = []
         for piece in _PIECES.findall(block):
             if piece.startswith("<"):
                 in_formula = piece.startswith("<math") or (in_formula and piece != "</math>")
-                written.append(_SIGNS.sub("", piece))
+                written.append(_MARK_SIGNS.sub("", piece))
                 continue
-            for text in re.split(f"([{_OPENS_FAINT}{_OPENS}{_CLOSES}])", piece):
-                if _SIGNS.fullmatch(text):
+            for text in re.split(f"([{_FAINT_START}{_MARK_START}{_MARK_END}])", piece):
+                if _MARK_SIGNS.fullmatch(text):
                     sign = text
-                elif sign == _CLOSES or not text.strip() or in_formula:
+                elif sign == _MARK_END or not text.strip() or in_formula:
                     written.append(text)
-                elif sign == _OPENS_FAINT:
+                elif sign == _FAINT_START:
                     written.append(f'<mark class="around">{text}</mark>')
                 else:
                     written.append(f"<mark{place}{focus}>{text}</mark>")
@@ -102,7 +102,7 @@ def _marked(blocks: Iterable[str], *, anchor: bool) -> Iterator[str]:
 
 
 def plain_html(text: str, marks: Sequence[TextMark] = (), *, anchor: bool = False) -> str:
-    """Return a text that is no Markdown, as it is, with its marks."""
+    """Return a text that is not Markdown unchanged, with its marks."""
     place = ' id="passage"' if anchor else ""
     written: list[str] = []
     end = 0

@@ -18,11 +18,11 @@ from pygments.lexers import get_all_lexers, get_lexer_by_name
 from pygments.token import Text, _TokenType
 
 MAX_CHARACTERS = 20_000  # in one block; a longer block has no colours
-SECONDS = 0.25  # CPU seconds for one block; ordinary code of the maximum length takes 0.05
-SECONDS_OF_ALL = 0.5  # CPU seconds for all blocks of one answer
-# Most spans in all blocks of one answer. Ordinary code has one span for every four characters. A span adds 25 bytes,
+BLOCK_SECONDS = 0.25  # CPU seconds for one block; ordinary code of the maximum length takes 0.05
+ANSWER_SECONDS = 0.5  # CPU seconds for all blocks of one answer
+# Spans in all blocks of one answer. Ordinary code has one span for every four characters. A span adds 25 bytes,
 # so a row of brackets would become ten or twenty times as long.
-SPANS = 20_000
+MAX_SPANS = 20_000
 
 # The first alias in Pygments of each supported language. Its other aliases work, too.
 LANGUAGES = {
@@ -35,7 +35,7 @@ LANGUAGES = {
     *("swift", "tcsh", "terraform", "toml", "tsx", "typescript", "vbnet", "vim", "xml", "yaml", "zig"),
 }
 # Languages whose own lexer hostile code can slow down, with the related language whose lexer is used instead.
-RELATIVES = {
+SUBSTITUTE_LEXERS = {
     **dict.fromkeys(("ocaml", "ml"), "sml"),
     "matlab": "octave",
     **dict.fromkeys(("console", "shell-session", "terminal"), "bash"),
@@ -50,11 +50,11 @@ _FORMATTER: HtmlFormatter[str] = HtmlFormatter(nowrap=True)
 class Colours:
     """The remaining budget for the colours of one answer: CPU seconds and spans."""
 
-    seconds: float = SECONDS_OF_ALL
-    spans: int = SPANS
+    seconds: float = ANSWER_SECONDS
+    spans: int = MAX_SPANS
 
 
-def highlighted(code: str, language: str, colours: Colours) -> str:
+def highlight(code: str, language: str, colours: Colours) -> str:
     """Return the code as HTML, coloured if the language is supported and `colours` has budget left.
 
     Subtracts the cost from `colours`.
@@ -63,7 +63,7 @@ def highlighted(code: str, language: str, colours: Colours) -> str:
     if lexer is None or colours.seconds <= 0 or colours.spans <= 0:
         return escape(code, quote=False)
     started = thread_time()
-    html = formatted(_tokens(lexer, code, started + min(SECONDS, colours.seconds), colours), _FORMATTER)
+    html = formatted(_tokens(lexer, code, started + min(BLOCK_SECONDS, colours.seconds), colours), _FORMATTER)
     colours.seconds -= thread_time() - started
     return html
 
@@ -81,18 +81,18 @@ def _tokens(lexer: Lexer, code: str, until: float, colours: Colours) -> "Iterato
 
 
 @cache
-def _names() -> dict[str, str]:
+def _lexer_names() -> dict[str, str]:
     """Return the name of the lexer for each supported alias of a language."""
     names = (each[1] for each in get_all_lexers(plugins=False))
     supported = {alias: aliases[0] for aliases in names if not LANGUAGES.isdisjoint(aliases) for alias in aliases}
-    return {**supported, **RELATIVES}
+    return {**supported, **SUBSTITUTE_LEXERS}
 
 
 @cache
-def _lexer_named(name: str) -> Lexer:
+def _load_lexer(name: str) -> Lexer:
     return get_lexer_by_name(name, stripnl=False, ensurenl=False)
 
 
 def _lexer(language: str) -> Lexer | None:
-    name = _names().get(language)
-    return None if name is None else _lexer_named(name)
+    name = _lexer_names().get(language)
+    return None if name is None else _load_lexer(name)

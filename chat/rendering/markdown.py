@@ -33,7 +33,7 @@ from markdown_it.utils import OptionsDict
 from mdit_py_plugins.dollarmath import dollarmath_plugin
 
 from chat.rendering import references
-from chat.rendering.highlighting import Colours, highlighted
+from chat.rendering.highlighting import Colours, highlight
 
 # Limits for all texts of one answer together. A text that exceeds one is shown as written.
 MAX_CHARACTERS = 400_000  # also the most that is shown as written
@@ -46,18 +46,18 @@ NEWLINE = re.compile(r"\r\n?")
 FENCE = re.compile(r"^ *(```|~~~)", re.MULTILINE)
 LINK = re.compile(r"(https?://|mailto:)[\w\[]", re.IGNORECASE)  # followed by a host or an address
 TASK_ITEM = re.compile(r"\[([ xX])\][ \t]")
-LISTS_OPEN = {"bullet_list_open", "ordered_list_open"}
-LISTS_CLOSED = {"bullet_list_close", "ordered_list_close"}
+LIST_STARTS = {"bullet_list_open", "ordered_list_open"}
+LIST_ENDS = {"bullet_list_close", "ordered_list_close"}
 MAX_FORMULA = 4_000  # characters
 # Limits for all formulas of an answer together. The converter takes up to 12 µs per character and writes up to 30 bytes
 # of MathML per character; an ordinary formula becomes ten times its length.
-FORMULA_CHARACTERS = 30_000
-FORMULA_BYTES = 500_000
-SHORTEST_FORMULA = 10  # characters; a shorter formula counts as this long, since every formula has a fixed cost
+MAX_FORMULA_CHARACTERS = 30_000
+MAX_FORMULA_BYTES = 500_000
+MIN_FORMULA_COST = 10  # characters; a shorter formula counts as this long, since every formula has a fixed cost
 MAX_FORMULA_LINES = 100
-AROUND_BLOCK = 50  # bytes of the element that wraps each block on a page
+WRAPPER_BYTES = 50  # bytes of the element that wraps each block on a page
 REST_AS_TEXT = gettext_noop(
-    "The rest is not shown here, since it is too long. Copy the answer or export the conversation to have all of it."
+    "The rest is too long to be shown here. Copy the answer or export the conversation to get all of it."
 )
 PART_OF_ENTITY = re.compile(r"&[a-z]{0,4}$")  # the beginning of an entity that `escape` wrote
 BRACKETS = {"\\(": ("math_inline", "\\)"), "\\[": ("math_inline_double", "\\]")}
@@ -110,8 +110,8 @@ class RenderAllowance:
     characters: int = MAX_CHARACTERS
     html: int = MAX_HTML  # bytes
     steps: int = MAX_STEPS
-    formula_characters: int = FORMULA_CHARACTERS
-    formula_bytes: int = FORMULA_BYTES
+    formula_characters: int = MAX_FORMULA_CHARACTERS
+    formula_bytes: int = MAX_FORMULA_BYTES
     colours: Colours = field(default_factory=Colours)
 
     def copy(self) -> "RenderAllowance":
@@ -130,7 +130,7 @@ def _mathml(latex: str, display: Literal["inline", "block"]) -> str | None:
 def to_mathml(latex: str, display: Literal["inline", "block"], allowance: RenderAllowance) -> str:
     """Return a formula as MathML, or its escaped source if it cannot be parsed or the allowance is used up."""
     source = f"<code>{escape(latex)}</code>"
-    cost = max(len(latex), SHORTEST_FORMULA)
+    cost = max(len(latex), MIN_FORMULA_COST)
     if len(latex) > MAX_FORMULA or cost > allowance.formula_characters:
         return source
     allowance.formula_characters -= cost
@@ -215,9 +215,9 @@ def _task_items(state: StateCore) -> None:
     """Give items that begin with `[ ]` or `[x]` a checkbox, and their list a class."""
     lists: list[Token] = []
     for item, paragraph, inline in zip(state.tokens, state.tokens[1:], state.tokens[2:], strict=False):
-        if item.type in LISTS_OPEN:
+        if item.type in LIST_STARTS:
             lists.append(item)
-        elif item.type in LISTS_CLOSED:
+        elif item.type in LIST_ENDS:
             lists.pop()
         if (item.type, paragraph.type, inline.type) != ("list_item_open", "paragraph_open", "inline"):
             continue
@@ -246,12 +246,12 @@ class MarkdownRenderer(RendererHTML):
     """
 
     def render(self, tokens: Sequence[Token], options: OptionsDict, env: Env) -> str:
-        return "".join(self._counted(tokens, options, env))
+        return "".join(self._count_html(tokens, options, env))
 
     def renderInline(self, tokens: Sequence[Token], options: OptionsDict, env: Env) -> str:
-        return "".join(self._counted(tokens, options, env))
+        return "".join(self._count_html(tokens, options, env))
 
-    def _counted(self, tokens: Sequence[Token], options: OptionsDict, env: Env) -> Iterator[str]:
+    def _count_html(self, tokens: Sequence[Token], options: OptionsDict, env: Env) -> Iterator[str]:
         for index, token in enumerate(tokens):
             if token.type == "inline":
                 yield self.renderInline(token.children or (), options, env)
@@ -270,7 +270,7 @@ class MarkdownRenderer(RendererHTML):
         code = (
             escape(token.content, quote=False)
             if plain
-            else highlighted(token.content, language, env["allowance"].colours)
+            else highlight(token.content, language, env["allowance"].colours)
         )
         return _code_block(code, language)
 
@@ -371,7 +371,7 @@ def _parser() -> MarkdownParser:
 PARSER = _parser()
 
 
-def _normal(text: str) -> str:
+def _normalise(text: str) -> str:
     """Return the text with `\\n` as line end. Lone surrogates, which UTF-8 cannot encode, become “?”."""
     return NEWLINE.sub("\n", text).encode("utf-8", "replace").decode("utf-8")
 
@@ -397,7 +397,7 @@ def _blocks(text: str, env: Env, *, plain_end: bool = False) -> Iterator[_Block]
         env["plain"] = plain_end and end == len(tokens)
         env["written"] = 0
         html = CLEANER.clean(PARSER.renderer.render(tokens[start:end], PARSER.options, env)).strip("\n")
-        size = len(html.encode()) + AROUND_BLOCK
+        size = len(html.encode()) + WRAPPER_BYTES
         if size > allowance.html:
             raise TooMuchMarkup
         allowance.html -= size
@@ -405,11 +405,11 @@ def _blocks(text: str, env: Env, *, plain_end: bool = False) -> Iterator[_Block]
         start = end
 
 
-def tokens_of(text: str, sources: Mapping[int, references.Source]) -> list[Token]:
+def parse_tokens(text: str, sources: Mapping[int, references.Source]) -> list[Token]:
     """Return the parser's tokens of a text; none if `render` shows it as written. Citations count as in `render`."""
     try:
         env = {"sources": sources, "allowance": RenderAllowance()}
-        return PARSER.parse(_normal(text), env) if len(text) <= MAX_CHARACTERS else []
+        return PARSER.parse(_normalise(text), env) if len(text) <= MAX_CHARACTERS else []
     except TooMuchMarkup:
         return []
 
@@ -428,16 +428,16 @@ def render(
     citations lead to, by the number of the citation and of the document. All texts of an answer share one `allowance`,
     and this call consumes it. A text that exceeds the allowance is shown as written, and truncated if that is too long.
     """
-    text = _normal(text)
+    text = _normalise(text)
     allowance = RenderAllowance() if allowance is None else allowance
     if len(text) > allowance.characters:
-        return [_as_written(text, allowance)]
+        return [_show_as_written(text, allowance)]
     trial = allowance.copy()
     env: Env = {"sources": sources, "doubts": doubts, "places": places, "allowance": trial}
     try:
         blocks = [block.html for block in _blocks(text, env)]
     except TooMuchMarkup:
-        return [_as_written(text, allowance)]
+        return [_show_as_written(text, allowance)]
     allowance.characters -= len(text)
     allowance.html = trial.html
     allowance.steps -= env.get("steps", 0)
@@ -447,7 +447,7 @@ def render(
     return blocks
 
 
-def _as_written(text: str, allowance: RenderAllowance) -> str:
+def _show_as_written(text: str, allowance: RenderAllowance) -> str:
     """Return as much of the text as the allowance permits, as written. Consumes the allowance."""
     html = escape(text[: allowance.characters], quote=False)
     data = html.encode()
@@ -511,9 +511,9 @@ class BlockStream:
         self._pieces.append(delta)
         self._tail += delta
         self._characters += len(delta)
-        if not delta or self._over or self._characters > self._allowance.characters or not self._due():
+        if not delta or self._over or self._characters > self._allowance.characters or not self._is_rendering_due():
             return []
-        self._tail = _normal(self._tail)
+        self._tail = _normalise(self._tail)
         left = self._left.copy()
         env: Env = {"references": dict(self._references), "sources": self._sources, "allowance": left}
         blocks: list[_Block] = []
@@ -526,7 +526,7 @@ class BlockStream:
         except TooMuchMarkup:
             self._over = True  # `finish` shows the text as written
             return []
-        changed = list(self._place(self._finished, [block.html for block in blocks]))
+        changed = list(self._replace_blocks(self._finished, [block.html for block in blocks]))
         if len(blocks) > 1:
             self._advance(len(blocks) - 1, (blocks[-1].token.map or [0])[0], env["references"])
             self._left = before
@@ -537,9 +537,9 @@ class BlockStream:
     def finish(self) -> list[tuple[int, str]]:
         """Return the changes that turn the shown blocks into those of `render`. `count` is then their final number."""
         blocks = render("".join(self._pieces), self._sources, allowance=self._allowance)
-        return list(self._place(0, blocks))
+        return list(self._replace_blocks(0, blocks))
 
-    def _due(self) -> bool:
+    def _is_rendering_due(self) -> bool:
         """Return whether to render the tail now."""
         size = len(self._tail)
         new = size - self._rendered
@@ -550,7 +550,7 @@ class BlockStream:
             return False
         return FENCE.search(self._tail, self._tail.rfind("\n", 0, self._rendered) + 1) is not None
 
-    def _place(self, first: int, blocks: list[str]) -> Iterator[tuple[int, str]]:
+    def _replace_blocks(self, first: int, blocks: list[str]) -> Iterator[tuple[int, str]]:
         """Replace the shown blocks from the index `first` on. Yield the blocks that changed."""
         self.count = first + len(blocks)
         blocks = blocks + [""] * (len(self._shown) - first - len(blocks))

@@ -8,13 +8,13 @@ from collections.abc import Iterable, Sequence
 from html import escape
 
 from chat.models import Message
-from chat.rendering.markdown import AROUND_BLOCK
+from chat.rendering.markdown import WRAPPER_BYTES
 
 MAX_CHARACTERS = 500_000  # characters of the messages on one page; rendering them takes at most seconds
 MAX_HTML = 4_000_000  # bytes
 MAX_ASIDE = 200_000  # shown characters of an answer's reasoning and tool results
-AROUND_MESSAGE = 8_000  # bytes for the menus, forms and icons of a message
-MENTION = 150  # bytes per link of a mention
+MESSAGE_OVERHEAD = 8_000  # bytes for the menus, forms and icons of a message
+MENTION_BYTES = 150  # bytes per link of a mention
 
 
 def count_fitting(sizes: Iterable[int], most: int) -> int:
@@ -28,16 +28,16 @@ def count_fitting(sizes: Iterable[int], most: int) -> int:
     return count
 
 
-def characters_of(message: Message) -> int:
+def count_characters(message: Message) -> int:
     """Return the number of characters in the texts and call arguments of all parts."""
     return sum(len(part.get("text", "")) + len(part.get("arguments", "")) for part in message.parts)
 
 
 def html_size(message: Message, blocks: Sequence[Sequence[str]]) -> int:
     """Estimate the bytes of a message's HTML. `blocks` are the rendered blocks of an answer's texts."""
-    size = AROUND_MESSAGE + sum(len(block.encode()) + AROUND_BLOCK for text in blocks for block in text)
+    size = MESSAGE_OVERHEAD + sum(len(block.encode()) + WRAPPER_BYTES for text in blocks for block in text)
     if message.role == Message.Role.USER:
-        return size + len(escape(message.text).encode()) + MENTION * message.text.count("@")
+        return size + len(escape(message.text).encode()) + MENTION_BYTES * message.text.count("@")
     aside_text = "".join(part.get("text", "") for part in message.parts if part["type"] != "text")[:MAX_ASIDE]
     calls = "".join(part.get("arguments", "") for part in message.parts)
     return size + len(escape(aside_text + calls).encode())

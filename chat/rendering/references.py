@@ -25,7 +25,7 @@ from projects.planner.models import codes
 from projects.planner.models.task import Task
 from projects.planner.queries import today
 
-DOUBT = gettext_noop("The passage does not carry this sentence. Show both side by side.")
+DOUBT = gettext_noop("The passage does not support this sentence. Show both side by side.")
 MAX_NUMBERS = 50  # numbers in one citation; a longer list is no citation
 CITED = re.compile(rf"\[(\[)?(\d{{1,4}}(?:\s*,\s*\d{{1,4}}){{0,{MAX_NUMBERS - 1}}})\](?(1)\])(?!\()")
 
@@ -55,7 +55,7 @@ class Source:
 class Sources(dict[int, Source]):
     """The documents that can be cited, by number."""
 
-    def learn(self, documents: Iterable[Mapping[str, Any]]) -> None:
+    def add_documents(self, documents: Iterable[Mapping[str, Any]]) -> None:
         """Add documents. A search hit replaces the whole file, since it knows the passage.
 
         A document has `number`, `title`, and either `url` or `file` (an id), with `page`, `start` and `end` if known.
@@ -95,7 +95,7 @@ def place_href(place: CitationPlace) -> str:
     return f"{reverse('files:file', args=[place['file']])}?{urlencode(query)}#passage"
 
 
-def cited(text: str, sources: Mapping[int, Source]) -> Iterator[Source]:
+def cited_sources(text: str, sources: Mapping[int, Source]) -> Iterator[Source]:
     """Yield the sources that a text cites, each once, in the order of their first citation."""
     seen: set[int] = set()
     for match in CITED.finditer(text):
@@ -168,7 +168,7 @@ def mention_rule(state: StateInline, silent: bool) -> bool:
     if state.src[state.pos] != "@" or state.linkLevel:
         return False
     begin = max(0, state.pos - 1)
-    start, end, code = next(codes.places(state.src[begin : state.pos + _MENTION_LENGTH]), (-1, 0, ""))
+    start, end, code = next(codes.find_mention_spans(state.src[begin : state.pos + _MENTION_LENGTH]), (-1, 0, ""))
     if begin + start != state.pos:
         return False
     if not silent:
@@ -182,7 +182,7 @@ def mention_rule(state: StateInline, silent: bool) -> bool:
 def split_mentions(text: str) -> Iterator[tuple[str, str]]:
     """Split a plain text at its mentions. Yield each piece with the code that it mentions, or with ""."""
     done = 0
-    for start, end, code in codes.places(text):
+    for start, end, code in codes.find_mention_spans(text):
         yield text[done:start], ""
         yield text[start:end], code
         done = end

@@ -7,7 +7,7 @@ from django.http import HttpRequest, HttpResponse
 from django.utils.translation import gettext as _
 
 from accounts.models import User
-from chat.runs.limits import used
+from chat.runs.limits import compute_usage
 from chat.runs.services import stop_run
 from core.admin import STATE_COLOURS, Confirmation, RecordAdmin, acting_user, column, confirmation_button, display
 from core.i18n import grouped
@@ -40,7 +40,7 @@ class RunAdmin(RecordAdmin):
 
     @display(description="Used")
     def steps_and_tokens(self, run: Run) -> str:
-        so_far = used(run)
+        so_far = compute_usage(run)
         template = _("%(steps)s steps, %(tokens)s tokens, %(minutes)s minutes")
         return template % {"steps": so_far.steps, "tokens": grouped(so_far.tokens), "minutes": f"{so_far.minutes:.0f}"}
 

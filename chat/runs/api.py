@@ -12,9 +12,9 @@ from rest_framework.response import Response
 from accounts.access.api_views import ScopedView
 from chat.conversations.services import visible_model, visible_persona
 from chat.runs import services
-from chat.runs.limits import RunUsage, profile_of, used
-from core.api.actions import post_action
-from core.api.fields import SentenceField, StrictSerializer, validate
+from chat.runs.limits import RunUsage, compute_usage, get_profile
+from core.api.actions import posts
+from core.api.fields import SentenceField, Strict, valid
 from core.api.pagination import pages
 from core.requests import identifier
 from projects.planner.models import Run, RunStep
@@ -85,11 +85,11 @@ class RunSerializer(serializers.ModelSerializer[Run]):
 
     @extend_schema_field(UsedSerializer)
     def get_used(self, run: Run) -> dict[str, float]:
-        return used(run)._asdict()
+        return compute_usage(run)._asdict()
 
     @extend_schema_field(UsedSerializer)
     def get_caps(self, run: Run) -> dict[str, float]:
-        caps = profile_of(run)
+        caps = get_profile(run)
         return RunUsage(caps.run_max_steps, caps.run_max_tokens, float(caps.run_max_minutes))._asdict()
 
 
@@ -120,7 +120,7 @@ class RunViewSet(ScopedView, mixins.ListModelMixin, mixins.RetrieveModelMixin, v
     queryset = Run.objects.none()
 
     def get_queryset(self) -> QuerySet[Run]:
-        rows = services.runs_of(self.person)
+        rows = services.list_runs(self.person)
         task = self.request.query_params.get("task") if self.action == "list" else None
         return rows.filter(task=identifier(task, "task")) if task else rows
 

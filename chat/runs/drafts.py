@@ -23,40 +23,40 @@ from projects.planner.models.task import Task, TaskChange
 from projects.planner.services import lock_tasks
 
 MAX_DRAFTS = 2  # drafts per person, so that many new tasks do not use up places for turns or a provider's limit
-OWN_DRAFT = timedelta(minutes=2)  # time for a model that makes a task in an answer to write the checklist itself
+MODEL_DRAFT_TIME = timedelta(minutes=2)  # time for a model that makes a task in an answer to write the checklist itself
 # Errors after which no draft is needed: somebody already works on the task, or nobody should any more.
 OUTDATED_DRAFT = ("run_open", "for_the_user", "finished", "was_moved", "right_missing")
 
 logger = logging.getLogger(__name__)
 
 
-def begin(task_id: UUID) -> None:
+def begin_draft(task_id: UUID) -> None:
     """Begin a draft that is due, if it can begin now. An error is stored with the task for its owner to see."""
     try:
         with transaction.atomic():
-            task = drafts.waiting().select_related("owner").filter(pk=task_id).first()
+            task = drafts.due_drafts().select_related("owner").filter(pk=task_id).first()
             if task is None:
                 return
             lock_tasks(task.owner)
             if not _must_wait(task) and drafts.claim_draft(task_id):
                 create_run(user=task.owner, task=task, unasked=True)
     except ProductError as error:
-        _refuse(task_id, error)
+        _store_refusal(task_id, error)
     except (OperationalError, InterfaceError):
-        logger.warning("task %s: its draft is begun when the database is back", task_id)
+        logger.warning("task %s: its draft starts when the database is available", task_id)
     except Exception:
-        logger.exception("the draft for task %s cannot be begun", task_id)
-        _refuse(task_id, ProductError("internal_error", "Something went wrong on the server."))
+        logger.exception("the draft for task %s could not start", task_id)
+        _store_refusal(task_id, ProductError("internal_error", "An internal error occurred."))
 
 
-def unclaimed() -> list[UUID]:
+def find_unclaimed() -> list[UUID]:
     """Return the tasks with a due draft that no worker has begun."""
-    return background.take_unclaimed(drafts.waiting())
+    return background.unclaimed(drafts.due_drafts())
 
 
-def due_beside(conversation_id: UUID) -> list[UUID]:
+def find_due_for_owner(conversation_id: UUID) -> list[UUID]:
     """Return the first due drafts of a conversation's owner. They may have waited for an answer to end."""
-    owned = drafts.waiting().filter(owner__conversations=conversation_id)
+    owned = drafts.due_drafts().filter(owner__conversations=conversation_id)
     return list(owned.values_list("pk", flat=True)[:MAX_DRAFTS])
 
 
@@ -67,12 +67,12 @@ def _must_wait(task: Task) -> bool:
         return True
     by_model = TaskChange.objects.filter(owner=task.owner, code=task.code, field="created").exclude(model="")
     live_turns = Turn.objects.live().filter(conversation__owner=task.owner, created__lt=task.created)
-    return task.created > timezone.now() - OWN_DRAFT and by_model.exists() and live_turns.exists()
+    return task.created > timezone.now() - MODEL_DRAFT_TIME and by_model.exists() and live_turns.exists()
 
 
 @transaction.atomic
-def _refuse(task_id: UUID, error: ProductError) -> None:
-    task = drafts.waiting().select_related("owner").filter(pk=task_id).first()
+def _store_refusal(task_id: UUID, error: ProductError) -> None:
+    task = drafts.due_drafts().select_related("owner").filter(pk=task_id).first()
     if task is None:
         return
     lock_tasks(task.owner)

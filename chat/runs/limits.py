@@ -24,7 +24,7 @@ class RunUsage(NamedTuple):
     minutes: float
 
 
-def used(run: Run) -> RunUsage:
+def compute_usage(run: Run) -> RunUsage:
     """Return the use of a run so far."""
     names = ("turn__usage", "turn__context_used", "turn__started", "turn__finished")
     rows = list(run.steps.values_list(*names))
@@ -38,16 +38,16 @@ def used(run: Run) -> RunUsage:
     return RunUsage(len(rows), tokens, seconds / 60)
 
 
-def profile_of(run: Run) -> BudgetProfile:
+def get_profile(run: Run) -> BudgetProfile:
     """Return the budget profile that has the run's caps."""
     persona = scope_of(run.conversation).persona
     return persona.budget_profile if persona and persona.budget_profile else default_profile()
 
 
-def exceeded(run: Run, *, only_minutes: bool = False) -> Sentence | None:
+def describe_exceeded_cap(run: Run, *, only_minutes: bool = False) -> Sentence | None:
     """Return a sentence about the cap that the run has reached; None if it may continue."""
-    so_far = used(run)
-    caps = profile_of(run)
+    so_far = compute_usage(run)
+    caps = get_profile(run)
     reached: Sentence | None = None
     if so_far.minutes >= caps.run_max_minutes:
         reached = Sentence("{number} minutes", number=caps.run_max_minutes)

@@ -7,12 +7,12 @@ from django.utils import timezone
 from accounts.access.rights import require
 from accounts.models import Right, User
 from chat.conversations.services import MAX_TITLE, create_conversation
-from chat.ledger.limits import require_within
+from chat.ledger.limits import require_within_limits
 from chat.models import Turn
-from chat.realtime.event_stream import tell_pages
+from chat.realtime.event_stream import notify_pages
 from chat.runs import prompts
 from chat.runs import state_machine as runs
-from chat.runs.transitions import end, locked, save
+from chat.runs.transitions import end, lock_run, save
 from chat.turns.services import stop_turn
 from chat.turns.submit import Ask
 from core.audit.origin import current_origin
@@ -31,7 +31,7 @@ from projects.planner.rules import check_not_moved
 from projects.planner.services import lock_tasks
 
 
-def runs_of(user: User) -> QuerySet[Run]:
+def list_runs(user: User) -> QuerySet[Run]:
     """Return a person's runs, newest first, with the rows that a page or a program needs."""
     related = ("task", "item", "conversation__owner", "conversation__project", "conversation__persona__budget_profile")
     return Run.objects.visible_to(user).select_related(*related).order_by("-id")
@@ -39,7 +39,7 @@ def runs_of(user: User) -> QuerySet[Run]:
 
 def visible_run(user: User, pk: object) -> Run:
     """Return a run of the user. Raises `NotFound`."""
-    return get_or_404(runs_of(user), pk, "run")
+    return get_or_404(list_runs(user), pk, "run")
 
 
 def create_run(
@@ -60,7 +60,7 @@ def create_run(
     """
     require(user, Right.RUN_TASKS)
     task = visible_task(user, task.pk)
-    _check(task)
+    _check_task(task)
     if persona is None and task.project is not None:
         persona = task.project.persona
     chosen = model or model_for(persona, user)
@@ -74,8 +74,8 @@ def create_run(
             ),
             status=409,
         )
-    token = current_origin().token_id
-    require_within(user.pk, token, None)  # without a lock: each turn of the run checks again
+    token = origin().token_id
+    require_within_limits(user.pk, token, None)  # without a lock: each turn of the run checks again
     run = Run(owner=user, task=task, model=chosen, starts_itself=starts_itself, unasked=unasked, token_id=token)
     try:
         _begin(run, persona)
@@ -92,14 +92,14 @@ def _begin(run: Run, persona: Persona | None) -> None:
         with transaction.atomic():
             lock_tasks(run.owner)
             if Run.objects.filter(task=task, status__in=Run.OPEN).exists():
-                raise runs.run_open()
+                raise runs.run_open_error()
             title = task.title[:MAX_TITLE]
             run.conversation = create_conversation(user=run.owner, title=title, persona=persona, project=task.project)
             run.heartbeat = timezone.now()
             run.save(force_insert=True)
             runs.begin_run(user=run.owner, run_id=run.pk)
     except IntegrityError as error:
-        raise runs.run_open() from error
+        raise runs.run_open_error() from error
 
 
 def start_run(*, user: User, run: Run) -> Run:
@@ -128,7 +128,7 @@ def stop_run(*, user: User, run: Run) -> Run:
     if run.owner_id != user.pk and not has_right(user, "change", run):
         raise NotFound("run")
     with transaction.atomic():
-        current = locked(run.pk)
+        current = lock_run(run.pk)
         if current is None:
             raise NotFound("run")
         if current.status in Run.OPEN:
@@ -136,7 +136,7 @@ def stop_run(*, user: User, run: Run) -> Run:
             save(current)
             if run.owner_id != user.pk:
                 record(user=user, action="run.stopped_by_admin", row=run)
-            tell_pages(current.conversation)
+            notify_pages(current.conversation)
     steps = RunStep.objects.filter(run=current, status=RunStep.Status.RUNNING)
     turn = Turn.objects.live().filter(step__in=steps).select_related("conversation__owner").first()
     if turn is not None:
@@ -145,9 +145,9 @@ def stop_run(*, user: User, run: Run) -> Run:
     return current
 
 
-def _check(task: Task) -> None:
+def _check_task(task: Task) -> None:
     if (task.level, task.horizon) != (Task.Level.TASK, Task.Horizon.DAY):
-        raise ProductError("not_a_day_task", "Only tasks of a day are run. Make one for today, and run that.")
+        raise ProductError("not_a_day_task", "Only day tasks can be run. Create one for today, and run it.")
     check_not_moved(task)
     if task.archetype == Task.Archetype.USER:
         raise ProductError(
@@ -159,14 +159,14 @@ def _check(task: Task) -> None:
         raise ProductError(
             "finished",
             Sentence(
-                "{code} is {status}. Open it again, then run it.", code=task.code, status=Task.STATUS_WORDS[task.status]
+                "{code} is {status}. Reopen it, then run it.", code=task.code, status=Task.STATUS_WORDS[task.status]
             ),
             status=409,
         )
 
 
 def _with_notice(user: User, run: Run) -> Run:
-    tell_pages(run.conversation)
+    notify_pages(run.conversation)
     return visible_run(user, run.pk)
 
 

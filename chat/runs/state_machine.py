@@ -5,8 +5,8 @@ any time: the worker at the end of a turn, the sweeper after a restart, or two o
 after the previous one has ended.
 
 1. `advance` settles the last step (`chat.runs.transitions.settle`) and resumes a run whose reason to wait is gone.
-2. `_go_on` ends the run, sets what it waits for, or begins a turn for the draft or the next item (`_begin`).
-3. `begin_run`, `take_over`, `answer`, `start` and `retry` are actions of a user. They call `_go_on`, too.
+2. `_continue` ends the run, sets what it waits for, or begins a turn for the draft or the next item (`_begin`).
+3. `begin_run`, `take_over`, `answer`, `start` and `retry` are actions of a user. They call `_continue`, too.
 
 The table `chat.runs.transitions.TRANSITIONS` lists which status may follow which, and why.
 """
@@ -24,8 +24,19 @@ from chat.conversations.services import update_conversation
 from chat.models import Turn
 from chat.models.conversation_state import PASSING_REFUSALS
 from chat.runs import prompts
-from chat.runs.limits import exceeded
-from chat.runs.transitions import NO_CHECKLIST, PROPOSED, become, checklist, end, locked, mark, save, settle, wait
+from chat.runs.limits import describe_exceeded_cap
+from chat.runs.transitions import (
+    NO_CHECKLIST,
+    PROPOSED,
+    change_status,
+    checklist,
+    end,
+    lock_run,
+    mark,
+    save,
+    settle,
+    wait,
+)
 from chat.turns.submit import Ask, submit
 from core.errors import NotFound, ProductError
 from core.sentences import Sentence
@@ -33,9 +44,9 @@ from personas.models import Persona
 from personas.services import rules_at
 from projects.planner.models import Run, RunStep
 from projects.planner.models.task import Task
-from projects.planner.queries import written_by_hand
+from projects.planner.queries import are_written_by_user
 from projects.planner.rules import Actor
-from projects.planner.services import accept, clear_breakpoint, draft_begun
+from projects.planner.services import accept, clear_breakpoint, mark_draft_begun
 
 SWEEP_AFTER = timedelta(seconds=5)  # the sweeper waits so long, since another process may be about to advance the run
 LONG_TURN = timedelta(minutes=1)  # a turn that takes longer is checked against the run's limit of minutes
@@ -44,26 +55,26 @@ _TASK_ENDED = ~Q(task__status__in=Task.UNFINISHED)
 _CLEARED = Q(code="breakpoint") & (Q(item=None) | Q(item__breakpoint=False) | Q(item__cleared__isnull=False))
 _DECIDED = Q(code=PROPOSED) & (Q(item=None) | Q(item__proposed=False))
 _TICKED = Q(started__isnull=False, item__isnull=False) & ~Q(item__status__in=Task.UNFINISHED)
-# The same rule as `_resolved`, as a query.
+# The same rule as `_is_resolved`, as a query.
 _RESOLVED = Q(status=Run.Status.WAITING) & (_TASK_ENDED | _CLEARED | _DECIDED | _TICKED)
 
 
 def advance(run_id: UUID) -> UUID | None:
     """Settle the last turn and begin the next one. Return the id of the run's conversation, None if the run is gone."""
     with transaction.atomic():
-        run = locked(run_id)
+        run = lock_run(run_id)
         if run is None:
             return None
         step = _step(run)
         if step is not None and step.turn is not None and step.turn.status in Turn.LIVE:
-            _watch(run, step.turn)
+            _enforce_minutes(run, step.turn)
         else:
             if step is not None:
                 settle(run, step)
-            if _resolved(run):
+            if _is_resolved(run):
                 _resume(run)
             if run.status in Run.LIVE:
-                _go_on(run)
+                _continue(run)
         save(run)
     return run.conversation_id
 
@@ -71,13 +82,13 @@ def advance(run_id: UUID) -> UUID | None:
 def begin_run(*, user: User, run_id: UUID) -> list[Turn]:
     """Begin the first turn of a new run. If the task has a checklist, its user wrote it, and the run uses it."""
     with transaction.atomic():
-        run = _own(user, run_id)
+        run = _lock_own(user, run_id)
         if not run.unasked:
             accept(actor=Actor(user), task=run.task)
         if checklist(run.task):
             run.started = timezone.now()
         _resume(run)
-        turns = _go_on(run)
+        turns = _continue(run)
         save(run)
     return turns
 
@@ -90,23 +101,23 @@ def take_over(*, user: User, requested: Run, persona: Persona | None) -> Run:
     """
     with transaction.atomic():
         unasked_run = Run.objects.filter(task=requested.task, status__in=Run.OPEN, unasked=True, started=None).first()
-        run = locked(unasked_run.pk) if unasked_run else None
+        run = lock_run(unasked_run.pk) if unasked_run else None
         if run is None or not run.unasked or run.started is not None or run.status not in Run.OPEN:
-            raise run_open()
+            raise run_open_error()
         run.unasked = False
         run.starts_itself = requested.starts_itself
         run.model = requested.model
         run.token_id = requested.token_id
         run.save(update_fields=["unasked", "starts_itself", "model", "token"])
         update_conversation(user=user, conversation=run.conversation, fields={"persona": persona})
-        accepted = run.status == Run.Status.READY and run.starts_itself and not _unread(run)
-        if accepted or written_by_hand(checklist(run.task)):
+        accepted = run.status == Run.Status.READY and run.starts_itself and not _draft_was_truncated(run)
+        if accepted or are_written_by_user(checklist(run.task)):
             run.started = timezone.now()
             accept(actor=Actor(user), task=run.task)
         if run.started is not None or run.status == Run.Status.WAITING:
-            _let_go(run)
+            _close_step(run)
             _resume(run)
-            _go_on(run, Ask(""))
+            _continue(run, Ask(""))
         save(run)
     return run
 
@@ -117,19 +128,17 @@ def answer(*, user: User, run_id: UUID, ask: Ask) -> list[Turn]:
     Raises `not_waiting` (409), `empty_answer`, and `summarising` (409) when no turn can begin now.
     """
     with transaction.atomic():
-        run = _own(user, run_id)
+        run = _lock_own(user, run_id)
         if run.status != Run.Status.WAITING:
-            raise ProductError(
-                "not_waiting", ("The run does not wait for anything now. Reload the page to see its state."), status=409
-            )
+            raise ProductError("not_waiting", ("The run is not waiting. Reload the page to see its state."), status=409)
         if run.code == "question" and not ask.text.strip():
-            raise ProductError("empty_answer", "The model asked something. Write an answer, then send it.")
+            raise ProductError("empty_answer", "The model asked a question. Write an answer, then send it.")
         if run.item is not None and run.item.blocking:
             clear_breakpoint(actor=Actor(user), task=run.item)
         if run.item is not None and run.item.proposed:
             accept(actor=Actor(user), task=run.item)
         _resume(run)
-        turns = _go_on(run, ask)
+        turns = _continue(run, ask)
         save(run)
         if (ask.text.strip() or ask.files) and not turns:  # the run sends no message, so this one is sent by itself
             turns = submit(user=user, conversation=run.conversation, ask=replace(ask, models=(), of_run=True))
@@ -139,16 +148,16 @@ def answer(*, user: User, run_id: UUID, ask: Ask) -> list[Turn]:
 def start(*, user: User, run_id: UUID) -> list[Turn]:
     """Accept the checklist as it is now, and begin with its items. Raises `not_ready` (409)."""
     with transaction.atomic():
-        run = _own(user, run_id)
+        run = _lock_own(user, run_id)
         written = run.code == NO_CHECKLIST and bool(checklist(run.task))
         if run.status != Run.Status.READY and not (run.status == Run.Status.WAITING and written):
             raise ProductError(
-                "not_ready", "There is no drafted checklist to start with. Reload to see why.", status=409
+                "not_ready", "There is no drafted checklist to start. Reload the page to see why.", status=409
             )
         run.started = timezone.now()
         accept(actor=Actor(user), task=run.task)
         _resume(run)
-        turns = _go_on(run)
+        turns = _continue(run)
         save(run)
     return turns
 
@@ -156,19 +165,19 @@ def start(*, user: User, run_id: UUID) -> list[Turn]:
 def retry(*, user: User, run_id: UUID) -> list[Turn]:
     """Resume a run that waits, has failed or was stopped. Raises `not_stopped` and `run_open` (409)."""
     with transaction.atomic():
-        run = _own(user, run_id)
+        run = _lock_own(user, run_id)
         if run.status not in (Run.Status.WAITING, Run.Status.FAILED, Run.Status.STOPPED):
-            raise ProductError("not_stopped", "The run goes on by itself, or is done. Reload to see it.", status=409)
+            raise ProductError("not_stopped", "The run is running or done. Reload the page to see it.", status=409)
         if Run.objects.filter(task=run.task, status__in=Run.OPEN).exclude(pk=run.pk).exists():
-            raise run_open()
-        _let_go(run)
+            raise run_open_error()
+        _close_step(run)
         _resume(run)
-        turns = _go_on(run, Ask(""))
+        turns = _continue(run, Ask(""))
         save(run)
     return turns
 
 
-def due() -> list[UUID]:
+def find_due() -> list[UUID]:
     """Return the runs that can be advanced and that no other process is about to advance."""
     now = timezone.now()
     busy = RunStep.objects.filter(run=OuterRef("pk"), status=RunStep.Status.RUNNING, turn__status__in=Turn.LIVE)
@@ -178,23 +187,23 @@ def due() -> list[UUID]:
     return list(rows.order_by("heartbeat").values_list("pk", flat=True))
 
 
-def in_conversation(conversation_id: UUID) -> UUID | None:
+def find_in_conversation(conversation_id: UUID) -> UUID | None:
     """Return the conversation's run if it can advance: it is live, its step is not settled, or it need not wait."""
     open_step = Exists(RunStep.objects.filter(run=OuterRef("pk"), status=RunStep.Status.RUNNING))
     rows = Run.objects.filter(Q(status__in=Run.LIVE) | open_step | _RESOLVED, conversation=conversation_id)
     return rows.values_list("pk", flat=True).first()
 
 
-def conversation_of(run_id: UUID) -> UUID | None:
+def get_conversation_id(run_id: UUID) -> UUID | None:
     return Run.objects.filter(pk=run_id).values_list("conversation", flat=True).first()
 
 
-def run_open() -> ProductError:
-    return ProductError("run_open", "There is a run of this task already. Stop it, or go on with it.", status=409)
+def run_open_error() -> ProductError:
+    return ProductError("run_open", "This task already has a run. Stop it, or continue it.", status=409)
 
 
-def _own(user: User, run_id: UUID) -> Run:
-    run = locked(run_id)
+def _lock_own(user: User, run_id: UUID) -> Run:
+    run = lock_run(run_id)
     if run is None or run.owner_id != user.pk:
         raise NotFound("run")
     return run
@@ -205,7 +214,7 @@ def _step(run: Run) -> RunStep | None:
     return run.steps.filter(status=RunStep.Status.RUNNING).select_related("turn__answer").first()
 
 
-def _let_go(run: Run) -> None:
+def _close_step(run: Run) -> None:
     """Close the running step before the run resumes. If its turn is live, the next step begins after that turn."""
     step = _step(run)
     if step is not None and step.turn is not None and step.turn.status in Turn.LIVE:
@@ -215,7 +224,7 @@ def _let_go(run: Run) -> None:
         settle(run, step)
 
 
-def _resolved(run: Run) -> bool:
+def _is_resolved(run: Run) -> bool:
     """Return whether the run's reason to wait is gone: through a page, the API or another run."""
     if run.status != Run.Status.WAITING:
         return False
@@ -229,18 +238,18 @@ def _resolved(run: Run) -> bool:
 
 
 def _resume(run: Run) -> None:
-    become(run, Run.Status.DRAFTING if run.started is None else Run.Status.RUNNING)
+    change_status(run, Run.Status.DRAFTING if run.started is None else Run.Status.RUNNING)
 
 
-def _watch(run: Run, turn: Turn) -> None:
+def _enforce_minutes(run: Run, turn: Turn) -> None:
     """Fail the run and stop its turn if the run exceeds its minutes. The turn's worker notices within a second."""
-    cap = exceeded(run, only_minutes=True) if run.status in Run.LIVE else None
+    cap = describe_exceeded_cap(run, only_minutes=True) if run.status in Run.LIVE else None
     if cap:
         end(run, Run.Status.FAILED, "run_cap_reached", cap)
         Turn.objects.live().filter(pk=turn.pk).update(stop_requested=True, stop_asked=timezone.now())
 
 
-def _go_on(run: Run, ask: Ask | None = None) -> list[Turn]:
+def _continue(run: Run, ask: Ask | None = None) -> list[Turn]:
     """Begin the next turn, end the run, or let it wait for its user.
 
     `ask` is the user's message to the run. An empty text only means that the run shall go on.
@@ -252,13 +261,13 @@ def _go_on(run: Run, ask: Ask | None = None) -> list[Turn]:
     items = checklist(task)
     if run.started is None and not items:
         return _begin(run, None, ask)
-    unread = run.started is None and _unread(run)
+    unread = run.started is None and _draft_was_truncated(run)
     if run.started is None and (unread or not run.starts_itself):
-        become(run, Run.Status.READY, *(("draft_unread", prompts.DRAFT_UNREAD) if unread else ()))
+        change_status(run, Run.Status.READY, *(("draft_unread", prompts.DRAFT_UNREAD) if unread else ()))
         mark(run, task, Task.Status.WAITING)
         return []
     if run.started is None:
-        become(run, Run.Status.RUNNING)
+        change_status(run, Run.Status.RUNNING)
         run.started = timezone.now()
         accept(actor=Actor(run.owner), task=task)  # the user chose that the run starts by itself
         items = checklist(task)
@@ -275,7 +284,7 @@ def _go_on(run: Run, ask: Ask | None = None) -> list[Turn]:
     return _begin(run, run.item, ask)
 
 
-def _unread(run: Run) -> bool:
+def _draft_was_truncated(run: Run) -> bool:
     """Return whether the checklist was drafted from a prompt that the model's server read only in part."""
     return run.steps.filter(code="", turn__context_unread__gt=0).exists()
 
@@ -290,7 +299,7 @@ def _end_if_over(run: Run) -> None:
         end(run, status, "task_ended", ended)
     elif task.archetype == Task.Archetype.USER:
         end(run, Run.Status.STOPPED, "for_the_user", Sentence(prompts.TAKEN_OVER, code=task.code))
-    elif cap := exceeded(run):
+    elif cap := describe_exceeded_cap(run):
         end(run, Run.Status.FAILED, "run_cap_reached", cap)
 
 
@@ -300,9 +309,9 @@ def _begin(run: Run, item: Task | None, ask: Ask | None) -> list[Turn]:
     reply = ask.text.strip() if ask else ""
     last_step = run.steps.filter(code=code).order_by("-attempt").first()
     again = last_step is not None and last_step.status == RunStep.Status.OPEN and not last_step.reminds and ask is None
-    texts = rules_at(run.version).texts  # type: ignore[attr-defined]  # as `locked` annotates
-    request = prompts.item(item, texts, again=again, reply=reply) if item else None
-    text = request or prompts.draft(run.task, texts, again=again, reply=reply)
+    texts = rules_at(run.version).texts  # type: ignore[attr-defined]  # as `lock_run` annotates
+    request = prompts.item_message(item, texts, again=again, reply=reply) if item else None
+    text = request or prompts.draft_message(run.task, texts, again=again, reply=reply)
     models = [run.model_id] if run.model_id else ()
     message = replace(ask or Ask(""), text=text, models=models, of_run=True, token=run.token_id)
     try:
@@ -318,7 +327,7 @@ def _begin(run: Run, item: Task | None, ask: Ask | None) -> list[Turn]:
         run=run, number=number, code=code, attempt=last_step.attempt + 1 if last_step else 1, reminds=again, turn=turn
     )
     if item is None:
-        draft_begun(user=run.owner, task=run.task)
+        mark_draft_begun(user=run.owner, task=run.task)
     mark(run, run.task, Task.Status.DOING)
     if item is not None:
         mark(run, item, Task.Status.DOING)

@@ -18,7 +18,7 @@ from core.sentences import NO_SENTENCE, Sentence
 from projects.planner.models import Run, RunStep
 from projects.planner.models.task import Task
 from projects.planner.rules import Actor
-from projects.planner.services import draft_begun, set_status
+from projects.planner.services import mark_draft_begun, set_status
 from workspace.models import WorkspaceVersion
 
 # The allowed transitions: from a status to the statuses that may follow it, with the reasons. “done” is final.
@@ -59,7 +59,7 @@ NO_CHECKLIST = "no_checklist"
 PROPOSED = "proposed"  # a model outside the run has written the next item, and nobody has accepted it
 
 
-def locked(run_id: UUID) -> Run | None:
+def lock_run(run_id: UUID) -> Run | None:
     """Lock a run. Locks its person's tasks first (`projects.planner.services.lock_tasks`).
 
     The steps of a run change tasks and begin turns, which lock the conversation and the person's queue. All code takes
@@ -75,13 +75,13 @@ def locked(run_id: UUID) -> Run | None:
 
 def save(run: Run) -> None:
     """Store the run, and notify its person's pages and webhooks."""
-    _tell_if_waiting(run)
+    _notify_if_waiting(run)
     run.heartbeat = timezone.now()
     run.save(update_fields=["status", "item", "needs", "code", "detail", "started", "finished", "heartbeat"])
     notify(run.owner_id, News.TASKS)
 
 
-def _tell_if_waiting(run: Run) -> None:
+def _notify_if_waiting(run: Run) -> None:
     """Emit run.waiting if the run enters that status, or if the reason for waiting has changed."""
     unchanged = Run.objects.filter(pk=run.pk, status=run.status, code=run.code, item=run.item_id)
     if run.status != Run.Status.WAITING or unchanged.exists():
@@ -94,7 +94,7 @@ def _tell_if_waiting(run: Run) -> None:
     emit(owner_id=run.owner_id, event="run.waiting", ids=ids, paths=paths)
 
 
-def become(run: Run, status: str, code: str = "", detail: Sentence = NO_SENTENCE, *, needs: str = "") -> None:
+def change_status(run: Run, status: str, code: str = "", detail: Sentence = NO_SENTENCE, *, needs: str = "") -> None:
     """Change the status of the run. Raises `ValueError` if `TRANSITIONS` does not allow the change."""
     if status not in TRANSITIONS[run.status]:
         raise ValueError(run.status, status)
@@ -136,13 +136,13 @@ def settle(run: Run, step: RunStep) -> None:
             wait(run, "step_gone", Sentence(prompts.MESSAGES_DELETED))
         else:
             wait(run, answer.error_code, answer.error_detail)
-    elif step.status == RunStep.Status.INTERRUPTED and _again_and_again(run, step):
+    elif step.status == RunStep.Status.INTERRUPTED and _is_interrupted_repeatedly(run, step):
         wait(run, "interrupted", Sentence(prompts.INTERRUPTED, tries=MAX_INTERRUPTED_TURNS, code=label))
 
 
 def wait(run: Run, code: str, detail: Sentence, *, needs: str = "") -> list[Turn]:
     """Make the run wait for its person. Return an empty list, since this begins no turns."""
-    become(run, Run.Status.WAITING, code, detail, needs=needs)
+    change_status(run, Run.Status.WAITING, code, detail, needs=needs)
     mark(run, run.task, Task.Status.WAITING)
     if run.item is not None:
         mark(run, run.item, Task.Status.WAITING)
@@ -151,8 +151,8 @@ def wait(run: Run, code: str, detail: Sentence, *, needs: str = "") -> list[Turn
 
 def end(run: Run, status: str, code: str = "", detail: Sentence = NO_SENTENCE) -> list[Turn]:
     """End the run and reopen tasks in progress. Return an empty list, since this begins no turns."""
-    become(run, status, code, detail)
-    draft_begun(user=run.owner, task=run.task, over=True)
+    change_status(run, status, code, detail)
+    mark_draft_begun(user=run.owner, task=run.task, ended=True)
     for row in (run.task, run.item):
         if row is not None:
             mark(run, row, Task.Status.OPEN, only=(Task.Status.DOING, Task.Status.WAITING))
@@ -169,7 +169,7 @@ def mark(run: Run, row: Task, status: str, *, only: Sequence[str] = Task.UNFINIS
 
 
 def _outcome(run: Run, step: RunStep) -> str:
-    if _finished(run, step):
+    if _has_reached_goal(run, step):
         return RunStep.Status.DONE
     if step.turn is None:
         return RunStep.Status.FAILED
@@ -178,7 +178,7 @@ def _outcome(run: Run, step: RunStep) -> str:
     return str(step.turn.status)  # stopped, failed and interrupted are the same words
 
 
-def _finished(run: Run, step: RunStep) -> bool:
+def _has_reached_goal(run: Run, step: RunStep) -> bool:
     """Return whether the step has reached its goal, however its turn ended. A deleted item counts as done."""
     if not step.code:
         return bool(checklist(run.task))
@@ -186,7 +186,7 @@ def _finished(run: Run, step: RunStep) -> bool:
     return status not in Task.UNFINISHED
 
 
-def _again_and_again(run: Run, step: RunStep) -> bool:
+def _is_interrupted_repeatedly(run: Run, step: RunStep) -> bool:
     last = (
         run.steps.filter(code=step.code).order_by("-attempt").values_list("status", flat=True)[:MAX_INTERRUPTED_TURNS]
     )

@@ -19,7 +19,7 @@ from accounts.models import User
 from chat.models import Conversation
 from chat.rendering import references
 from chat.runs import services
-from chat.runs.limits import profile_of, used
+from chat.runs.limits import compute_usage, get_profile
 from chat.runs.transitions import NO_CHECKLIST, PROPOSED, checklist
 from core.errors import NotFound, ProductError
 from core.i18n import percent
@@ -119,12 +119,12 @@ class RunView:
 def task_run(request: Request, task: Task) -> HttpResponse:
     """Show the task's newest run, or the button that starts a run. A POST starts a run."""
     if request.method == "GET":
-        return _shown(request, task)
+        return _show_run(request, task)
     try:
         services.create_run(user=request.user, task=task)
     except ProductError as error:
-        return _refused(request, task, error)
-    return _after(request, task)
+        return _show_error(request, task, error)
+    return _redirect_after(request, task)
 
 
 @with_row(services.visible_run)
@@ -137,8 +137,8 @@ def act(request: Request, run: Run, what: str) -> HttpResponse:
             actions = {"start": services.start_run, "stop": services.stop_run, "retry": services.retry_run}
             actions[what](user=request.user, run=run)
     except ProductError as error:
-        return _refused(request, run.task, error)
-    return _after(request, run.task, run)
+        return _show_error(request, run.task, error)
+    return _redirect_after(request, run.task, run)
 
 
 @require_GET
@@ -157,8 +157,8 @@ def offer(request: Request) -> HttpResponse:
     return render(request, "chat/_mentions.html", {"tasks": matches.tasks, "files": matches.files})
 
 
-def _shown(request: Request, task: Task, *, status: int = 200, problem: ProductError | None = None) -> HttpResponse:
-    run = services.runs_of(request.user).filter(task=task).first()
+def _show_run(request: Request, task: Task, *, status: int = 200, problem: ProductError | None = None) -> HttpResponse:
+    run = services.list_runs(request.user).filter(task=task).first()
     view = run_view(run) if run else None
     compact = "compact" in request.GET or "compact" in request.POST
     shown_state = request.GET.get("seen")
@@ -184,21 +184,21 @@ def _shown(request: Request, task: Task, *, status: int = 200, problem: ProductE
     return response
 
 
-def _after(request: Request, task: Task, run: Run | None = None) -> HttpResponse:
+def _redirect_after(request: Request, task: Task, run: Run | None = None) -> HttpResponse:
     if request.htmx:
-        return _shown(request, task)
+        return _show_run(request, task)
     if run is not None and "compact" in request.POST:
         return redirect("chat:conversation", run.conversation_id)
     return redirect("chat:task_run", task.pk)
 
 
-def _refused(request: Request, task: Task, error: ProductError) -> HttpResponse:
+def _show_error(request: Request, task: Task, error: ProductError) -> HttpResponse:
     """Show the error together with the run as it is now, since it has often just changed."""
-    return _shown(request, task, status=error.status, problem=error)
+    return _show_run(request, task, status=error.status, problem=error)
 
 
-def of_conversation(user: User, conversation: Conversation | None) -> RunView | None:
-    run = services.runs_of(user).filter(conversation=conversation).first() if conversation else None
+def run_of_conversation(user: User, conversation: Conversation | None) -> RunView | None:
+    run = services.list_runs(user).filter(conversation=conversation).first() if conversation else None
     return run_view(run) if run else None
 
 
@@ -218,12 +218,12 @@ def run_view(run: Run) -> RunView:
         )
         for row in checklist(run.task)
     ]
-    return RunView(run, _used(run), by_code.get("", []), items)
+    return RunView(run, _describe_usage(run), by_code.get("", []), items)
 
 
-def _used(run: Run) -> str:
-    usage = used(run)
-    caps = profile_of(run)
+def _describe_usage(run: Run) -> str:
+    usage = compute_usage(run)
+    caps = get_profile(run)
     template = _("%(steps)s of %(most_steps)s steps · %(minutes)s of %(most)s min · %(percent)s of what it may read")
     return template % {
         "steps": usage.steps,

@@ -16,11 +16,11 @@ from chat.prompts.document_budget import chosen_files
 from chat.prompts.preview import TurnDraft, plan_ahead
 from chat.prompts.turn_context import base_context
 from chat.prompts.wording import NO_ROOM, freed
-from chat.summaries.services import would_free
-from files.services import tokens_of
+from chat.summaries.services import estimate_freed_tokens
+from files.services import get_token_count
 from llm.models import Model
 
-FILES = 2  # number of files to offer, the largest of the conversation
+MAX_OFFERED_FILES = 2  # number of files to offer, the largest of the conversation
 
 
 class RoomOffer(TypedDict):
@@ -39,19 +39,21 @@ class RoomOffer(TypedDict):
     message: NotRequired[str]
 
 
-def offers(*, user: User, scope: ChatScope, draft: TurnDraft, plan: Mapping[str, Any], model: Model) -> list[RoomOffer]:
+def find_offers(
+    *, user: User, scope: ChatScope, draft: TurnDraft, plan: Mapping[str, Any], model: Model
+) -> list[RoomOffer]:
     """Return the offers for a `plan` of the draft under the model; empty if everything fits."""
     if not plan["fits"]:
-        return [*_files_to_remove(user, draft, plan["error"]), *_larger(user, scope, draft, plan, model)]
-    if not _without_room(plan):
+        return [*_files_to_remove(user, draft, plan["error"]), *_larger_models(user, scope, draft, plan, model)]
+    if not _lacks_room(plan):
         return []
-    summary = [_summary(scope.conversation, model)] if scope.conversation is not None else []
-    return [*filter(None, summary), *_files_to_leave_out(plan), *_larger(user, scope, draft, plan, model)]
+    summary = [_summary_offer(scope.conversation, model)] if scope.conversation is not None else []
+    return [*filter(None, summary), *_files_to_leave_out(plan), *_larger_models(user, scope, draft, plan, model)]
 
 
-def offers_again(turn: Turn, report: Mapping[str, Any]) -> list[RoomOffer]:
+def find_larger_model_offers(turn: Turn, report: Mapping[str, Any]) -> list[RoomOffer]:
     """Return the smallest model with more room than the turn's `report` shows; empty if everything had room."""
-    if not _without_room(report) or turn.status in Turn.LIVE or turn.model is None:
+    if not _lacks_room(report) or turn.status in Turn.LIVE or turn.model is None:
         return []
     context = base_context(user=turn.conversation.owner, model=turn.model, scope=scope_of(turn.conversation))
     room = report["limit"] + report["tools_tokens"]
@@ -69,13 +71,13 @@ class WordedOffer(RoomOffer):
     words: str
 
 
-def in_words(offered: Iterable[RoomOffer], limit: int) -> list[WordedOffer]:
+def describe_offers(offered: Iterable[RoomOffer], limit: int) -> list[WordedOffer]:
     """Return the offers for a page. `limit`: the limit of the plan or report, in tokens."""
     more = ("model", "again")
     return [{**each, "words": freed(each["frees"], limit, more=each["kind"] in more)} for each in offered]
 
 
-def _without_room(report: Mapping[str, Any]) -> bool:
+def _lacks_room(report: Mapping[str, Any]) -> bool:
     return bool(report["unloaded"]) or any(each.get("reason") in NO_ROOM for each in report["sources"])
 
 
@@ -89,13 +91,13 @@ def _files_to_remove(user: User, draft: TurnDraft, error: Mapping[str, Any]) -> 
         over = error["needed"] - error["limit"]
     if over is None and "tokens" in error:
         over = error["tokens"] - error["room"]
-    sized = [(tokens_of(file=file) or 0, file) for file in chosen_files(user=user, ids=draft.files)]
+    sized = [(get_token_count(file=file) or 0, file) for file in chosen_files(user=user, ids=draft.files)]
     for size, file in sorted(sized, key=lambda each: -each[0]):
         fits = error["code"] in ("file_failed", "file_not_ready") or (over is not None and size >= over)
         yield RoomOffer(kind="remove_file", id=str(file.pk), title=file.name, frees=size, fits=fits)
 
 
-def _larger(
+def _larger_models(
     user: User, scope: ChatScope, draft: TurnDraft, plan: Mapping[str, Any], model: Model
 ) -> Iterator[RoomOffer]:
     """Yield the smallest model with a larger window under which the draft fits."""
@@ -120,7 +122,7 @@ def _files_to_leave_out(plan: Mapping[str, Any]) -> list[RoomOffer]:
                 kind="leave_out", id=source["id"], title=source["title"], frees=source["tokens"], fits=True
             )
             offered.append({**offer, "message": message})
-    return sorted(offered, key=lambda each: -each["frees"])[:FILES]
+    return sorted(offered, key=lambda each: -each["frees"])[:MAX_OFFERED_FILES]
 
 
 def _is_row(message: str) -> bool:
@@ -131,6 +133,6 @@ def _is_row(message: str) -> bool:
         return False
 
 
-def _summary(conversation: Conversation, model: Model) -> RoomOffer | None:
-    frees = would_free(conversation, model)
+def _summary_offer(conversation: Conversation, model: Model) -> RoomOffer | None:
+    frees = estimate_freed_tokens(conversation, model)
     return RoomOffer(kind="summarise", id=str(model.pk), title="", frees=frees, fits=True) if frees else None

@@ -13,8 +13,8 @@ from chat.turns.submit import regenerate
 from core.errors import ProductError
 from projects.planner.models import RunStep
 
-RESUMABLE_FOR = timedelta(minutes=10)  # after its end; later the person decides
-LOST_AFTER = timedelta(seconds=10)  # after its end; by then the process that ended it has resumed it or was killed
+RESUMABLE_FOR = timedelta(minutes=10)  # after the answer's end; later only the user can resume it
+LOST_AFTER = timedelta(seconds=10)  # after the answer's end; by then its process has resumed it or was killed
 NEWEST_TURNS = 1_000  # newest turns that did not end well
 _KEY = "resumed-"
 
@@ -32,8 +32,8 @@ def resume(conversation_id: UUID) -> bool:
     * in a run, which retries its steps by itself;
     * next to answers of other models.
     """
-    turn = _interrupted(conversation_id)
-    if turn is None or not _may_go_on(turn):
+    turn = _interrupted_turn(conversation_id)
+    if turn is None or not _may_resume(turn):
         return False
     user = turn.conversation.owner
     key = f"{_KEY}{turn.pk}"
@@ -43,12 +43,12 @@ def resume(conversation_id: UUID) -> bool:
         else:
             regenerate(user=user, message=turn.answer, key=key)
     except ProductError as error:
-        logger.info("turn %s does not go on by itself: %s", turn.pk, error.code)
+        logger.info("turn %s is not resumed automatically: %s", turn.pk, error.code)
         return False
     return True
 
 
-def due() -> list[UUID]:
+def find_due() -> list[UUID]:
     """Return the conversations whose newest answer was not resumed because a process was killed."""
     now = timezone.now()
     newest = Turn.objects.filter(status__in=Turn.BROKEN).order_by("-id")[:NEWEST_TURNS]
@@ -58,10 +58,10 @@ def due() -> list[UUID]:
         finished__range=(now - RESUMABLE_FOR, now - LOST_AFTER),
         conversation__leaf=F("answer"),
     )
-    return [turn.conversation_id for turn in rows.select_related("conversation__owner", "answer") if _may_go_on(turn)]
+    return [turn.conversation_id for turn in rows.select_related("conversation__owner", "answer") if _may_resume(turn)]
 
 
-def _interrupted(conversation_id: UUID) -> Turn | None:
+def _interrupted_turn(conversation_id: UUID) -> Turn | None:
     """Return the turn of the conversation's newest answer, if it was interrupted just now."""
     rows = Turn.objects.filter(conversation=conversation_id, finished__gt=timezone.now() - RESUMABLE_FOR)
     newest: Turn | None = rows.select_related("conversation__owner", "answer").order_by("-pk").first()
@@ -70,7 +70,7 @@ def _interrupted(conversation_id: UUID) -> Turn | None:
     return newest if newest.conversation.leaf_id == newest.answer_id else None
 
 
-def _may_go_on(turn: Turn) -> bool:
+def _may_resume(turn: Turn) -> bool:
     has_tools = any(part["type"].startswith("tool") for part in turn.answer.parts)
     resumed = (turn.idempotency_key or "").startswith(_KEY)
     from_user = (

@@ -16,11 +16,11 @@ from chat.conversations.services import create_conversation
 from chat.models import Conversation, NextMessage, Turn
 from chat.models.conversation_state import PASSING_REFUSALS, ChatScope, lock, require_owner
 from chat.prompts.document_budget import chosen_files
-from chat.realtime.event_stream import tell_pages
+from chat.realtime.event_stream import notify_pages
 from chat.runs import state_machine as runs
 from chat.summaries.idle import RunWaits, require_no_run
-from chat.turns.submit import MAX_MODELS, Ask, check, remember_effort, submit
-from core.audit.origin import current_origin
+from chat.turns.submit import MAX_MODELS, Ask, check_message, remember_effort, submit
+from core.audit.origin import origin
 from core.errors import ProductError
 from files.models import File
 
@@ -56,8 +56,8 @@ def send_queued(*, user: User, conversation: Conversation, pk: UUID | None = Non
     """
     require_owner(user, conversation)
     with transaction.atomic():
-        turns = submit(user=user, conversation=conversation, ask=take(conversation, pk))
-        tell_pages(conversation)
+        turns = submit(user=user, conversation=conversation, ask=take_queued(conversation, pk))
+        notify_pages(conversation)
     return turns
 
 
@@ -83,9 +83,9 @@ def queue(*, user: User, conversation: Conversation, ask: Ask, replace: bool = F
     """Queue a message until the answer is complete. A repeated idempotency key returns the first one.
 
     Raises `not_answering` (409) when no answer is being written, `next_message_kept` (409) when a message is queued
-    already and `replace` is false, and the errors of `chat.turns.submit.check`.
+    already and `replace` is false, and the errors of `chat.turns.submit.check_message`.
     """
-    text, _models, _files = check(user, conversation, ask)
+    text, _models, _files = check_message(user, conversation, ask)
     with transaction.atomic():
         locked = lock(conversation)
         queued = NextMessage.objects.filter(conversation=locked).first()
@@ -95,13 +95,13 @@ def queue(*, user: User, conversation: Conversation, ask: Ask, replace: bool = F
         if not Turn.objects.live().filter(conversation=locked).exists():
             raise ProductError(
                 "not_answering",
-                "Nothing is being answered here. Send the message itself; it need not wait.",
+                "No answer is being written here, so the message need not wait. Send it.",
                 status=409,
             )
         if queued is not None and not replace:
             raise ProductError(
                 "next_message_kept",
-                "One message already waits for the answer. Edit or remove it first. Your text is kept.",
+                "A message already waits for the answer. Edit or remove it first. Your text is kept.",
                 status=409,
             )
         remember_effort(locked, ask.effort)
@@ -115,7 +115,7 @@ def queue(*, user: User, conversation: Conversation, ask: Ask, replace: bool = F
             idempotency_key=ask.key or "",
             token_id=current_origin().token_id,
         )
-        tell_pages(locked)
+        notify_pages(locked)
     return queued
 
 
@@ -123,22 +123,22 @@ def remove_next(*, user: User, conversation: Conversation, pk: UUID | None = Non
     """Remove the queued message and return it; with `pk` only this message. Raises `no_next_message` (404)."""
     require_owner(user, conversation)
     with transaction.atomic():
-        ask = take(conversation, pk)
-        tell_pages(conversation)
+        ask = take_queued(conversation, pk)
+        notify_pages(conversation)
     return ask
 
 
-def take(conversation: Conversation, pk: UUID | None = None) -> Ask:
+def take_queued(conversation: Conversation, pk: UUID | None = None) -> Ask:
     """Delete the queued message and return it. Call it inside a transaction. Raises `no_next_message` (404)."""
     queued = NextMessage.objects.select_for_update().filter(conversation=lock(conversation)).first()
     if queued is None or pk not in (None, queued.pk):
-        raise no_next()
+        raise no_next_message_error()
     queued.delete()
-    return _ask(queued)
+    return _queued_ask(queued)
 
 
-def no_next() -> ProductError:
-    return ProductError("no_next_message", "No such message waits here. It was sent or removed already.", status=404)
+def no_next_message_error() -> ProductError:
+    return ProductError("no_next_message", "The waiting message was already sent or removed.", status=404)
 
 
 def send_next(conversation_id: UUID) -> bool:
@@ -153,9 +153,9 @@ def send_next(conversation_id: UUID) -> bool:
     conversation = queued.conversation
     try:
         with transaction.atomic():
-            if not _complete(lock(conversation)):
+            if not _is_complete(lock(conversation)):
                 return False
-            submit(user=conversation.owner, conversation=conversation, ask=take(conversation, queued.pk))
+            submit(user=conversation.owner, conversation=conversation, ask=take_queued(conversation, queued.pk))
         return True
     except ProductError as error:
         if error.code not in PASSING_REFUSALS:
@@ -163,8 +163,8 @@ def send_next(conversation_id: UUID) -> bool:
         return False
 
 
-def due() -> list[UUID]:
-    """Return the conversations whose queued message could be sent, but was not: a process was killed before it."""
+def find_due() -> list[UUID]:
+    """Return the conversations whose queued message can be sent, but was not, since a process was killed."""
     newest = (
         Turn.objects.with_answer().filter(conversation=OuterRef("conversation")).order_by("-id").values("status")[:1]
     )
@@ -173,7 +173,7 @@ def due() -> list[UUID]:
     return list(done.values_list("conversation", flat=True))
 
 
-def endings(conversation_id: UUID) -> list[str]:
+def newest_turn_statuses(conversation_id: UUID) -> list[str]:
     """Return the statuses of the newest turn, or of the newest turns of models side by side."""
     statuses: list[str] = []
     newest = (
@@ -208,7 +208,7 @@ def next_view(conversation: Conversation | None) -> QueuedMessageView | None:
 
 
 def _blocked_and_words(conversation: Conversation) -> tuple[bool, str]:
-    ended = endings(conversation.pk)
+    ended = newest_turn_statuses(conversation.pk)
     if set(ended) & set(Turn.LIVE):
         return False, _("Sent when the answer is complete.")
     if set(ended) == {Turn.Status.DONE}:
@@ -223,11 +223,13 @@ def _blocked_and_words(conversation: Conversation) -> tuple[bool, str]:
     return True, _("Not sent, because the answer before it was deleted.")
 
 
-def _complete(conversation: Conversation) -> bool:
-    return conversation.state == Conversation.State.IDLE and set(endings(conversation.pk)) == {Turn.Status.DONE}
+def _is_complete(conversation: Conversation) -> bool:
+    return conversation.state == Conversation.State.IDLE and set(newest_turn_statuses(conversation.pk)) == {
+        Turn.Status.DONE
+    }
 
 
-def _ask(queued: NextMessage) -> Ask:
+def _queued_ask(queued: NextMessage) -> Ask:
     return Ask(
         queued.text,
         files=[UUID(pk) for pk in queued.files],

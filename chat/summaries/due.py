@@ -25,12 +25,12 @@ from chat.prompts.report import CallReport
 from chat.prompts.turn_context import TurnContext
 
 SMALLEST_WINDOW = 4_096  # tokens; models with less write summaries that are too poor to replace messages
-FIXED = ("system", "tasks", "persona", "project_files", "file_listing", "reminder")
+FIXED_SECTIONS = ("system", "tasks", "persona", "project_files", "file_listing", "reminder")
 # Reasons why a message is missing in one prompt although it may be in the next.
-MISSING = ("no_room", "behind_gap")
+TEMPORARY_REASONS = ("no_room", "behind_gap")
 
 
-def job_after(context: TurnContext, call: CallReport, turn: Turn, answer: str) -> SummaryJob | None:
+def plan_job_after(context: TurnContext, call: CallReport, turn: Turn, answer: str) -> SummaryJob | None:
     """Return an unsaved job for the summary that is due after a turn, or None if no summary is due.
 
     `call` is the report of the turn's last model call and `answer` its text, since the row of the answer is not
@@ -38,26 +38,26 @@ def job_after(context: TurnContext, call: CallReport, turn: Turn, answer: str) -
     the report is enough. For the others the rows down to the turn's question are read.
     """
     conversation = context.conversation
-    fixed = fixed_of(call)
+    fixed = fixed_tokens(call)
     question = turn.user_message_id
     if conversation is None or not _is_enabled(context, conversation):
         return None
-    written = _written(context, call, answer)
+    written = _new_messages(context, call, answer)
     summary = call["sections"].get("summary", 0)
     messages = (source for source in call["sources"] if source["kind"] == "message")
-    whole = not call["unloaded"] and all(source.get("reason") not in MISSING for source in messages)
-    sent = total([*_sent(context, call, ("file", "history", "current")), *written[-1:]])
-    if whole and not is_due(bounds_of(context, fixed), fixed + summary + sent):
+    whole = not call["unloaded"] and all(source.get("reason") not in TEMPORARY_REASONS for source in messages)
+    sent = total_tokens([*_call_messages(context, call, ("file", "history", "current")), *written[-1:]])
+    if whole and not is_due(prompt_bounds(context, fixed), fixed + summary + sent):
         return None
     marks = marks_on(conversation.pk, question)
-    rows = open_rows(in_force(conversation.pk, question, marks), question, marks)
+    rows = find_open_rows(in_force(conversation.pk, question, marks), question, marks)
     mark = marks.by_message.get(question)
     newest = written if mark is None else []
-    pinned = with_pinned(context, marks, fixed) + (total(written) if mark == Mark.Kind.PINNED else 0)
-    open_messages = [*costs(context, rows, pinned + summary + total(newest)), *newest]
-    used = pinned + summary + total(open_messages)
-    planned = plan_summary(open_messages, bounds_of(context, pinned), used=used, fixed=pinned)
-    if planned is None or not _worth_it(planned, open_messages, call):
+    pinned = add_pinned_tokens(context, marks, fixed) + (total_tokens(written) if mark == Mark.Kind.PINNED else 0)
+    open_messages = [*measure_messages(context, rows, pinned + summary + total_tokens(newest)), *newest]
+    used = pinned + summary + total_tokens(open_messages)
+    planned = plan_summary(open_messages, prompt_bounds(context, pinned), used=used, fixed=pinned)
+    if planned is None or not _is_worthwhile(planned, open_messages, call):
         return None
     return SummaryJob(
         conversation=conversation,
@@ -69,22 +69,22 @@ def job_after(context: TurnContext, call: CallReport, turn: Turn, answer: str) -
     )
 
 
-def _worth_it(planned: SummaryPlan, messages: Sequence[SummaryMessage], call: CallReport) -> bool:
+def _is_worthwhile(planned: SummaryPlan, messages: Sequence[SummaryMessage], call: CallReport) -> bool:
     """Return whether the replaced messages take more tokens than the shortest summary.
 
     Otherwise every answer might lead to a summary that frees nothing, and users could not send messages meanwhile.
     """
-    return total(messages[: len(planned.summarise)]) + call["sections"].get("summary", 0) > SHORTEST_SUMMARY
+    return total_tokens(messages[: len(planned.summarise)]) + call["sections"].get("summary", 0) > SHORTEST_SUMMARY
 
 
-def _written(context: TurnContext, call: CallReport, answer: str) -> list[SummaryMessage]:
+def _new_messages(context: TurnContext, call: CallReport, answer: str) -> list[SummaryMessage]:
     """Return the messages that the turn has added to its question, as the next prompt will contain them."""
-    added = [message for message in _sent(context, call, ("current",)) if message.role != "user"]
+    added = [message for message in _call_messages(context, call, ("current",)) if message.role != "user"]
     tokens = context.tokenizer.count(answer) + context.profile.message_overhead
     return [*added, SummaryMessage("", "assistant", tokens)]
 
 
-def _sent(context: TurnContext, call: CallReport, sections: Collection[str]) -> list[SummaryMessage]:
+def _call_messages(context: TurnContext, call: CallReport, sections: Collection[str]) -> list[SummaryMessage]:
     """Return the call's messages in these sections, with the tokens that they take once the turn is an older one.
 
     In an older turn a tool result is a stub. An assistant message in the current section has tool calls.
@@ -102,12 +102,12 @@ def _sent(context: TurnContext, call: CallReport, sections: Collection[str]) -> 
     ]
 
 
-def fixed_of(call: CallReport) -> int:
+def fixed_tokens(call: CallReport) -> int:
     """Return the tokens of the parts that every prompt has, without the pinned turns."""
-    return call["tools_tokens"] + sum(call["sections"].get(section, 0) for section in FIXED)
+    return call["tools_tokens"] + sum(call["sections"].get(section, 0) for section in FIXED_SECTIONS)
 
 
-def bounds_of(context: TurnContext, fixed: int) -> Bounds:
+def prompt_bounds(context: TurnContext, fixed: int) -> Bounds:
     """Return the ceiling and floor of the conversation's prompts.
 
     The profile's own numbers apply if the ceiling is below the model's limit and `fixed`, which includes the pinned
@@ -132,7 +132,7 @@ def _is_enabled(context: TurnContext, conversation: Conversation) -> bool:
     return context.model.context_window >= SMALLEST_WINDOW or profile.summary_model_id is not None
 
 
-def open_rows(holds: Summary | None, end: UUID, marks: Marks) -> list[Message]:
+def find_open_rows(holds: Summary | None, end: UUID, marks: Marks) -> list[Message]:
     """Return the messages down to `end` that a summary may cover, oldest first.
 
     These are the messages after the summary in force (`holds`), and those that it left aside for a mark that was
@@ -146,7 +146,7 @@ def open_rows(holds: Summary | None, end: UUID, marks: Marks) -> list[Message]:
 
 @dataclass(frozen=True, slots=True)
 class BranchPlan:
-    """The plan of a job on a branch. `rows` are its `open_rows`, and `sent` their messages with tokens.
+    """The plan of a job on a branch. `rows` are its `find_open_rows`, and `sent` their messages with tokens.
 
     `plan` says which messages to summarise; None if there are none. `fixed` includes the pinned turns.
     """
@@ -157,37 +157,37 @@ class BranchPlan:
     fixed: int
 
 
-def branch_plan(context: TurnContext, job: SummaryJob, leaf: UUID, marks: Marks) -> BranchPlan:
+def plan_branch(context: TurnContext, job: SummaryJob, leaf: UUID, marks: Marks) -> BranchPlan:
     """Plan a job on the branch that ends at `leaf`. A job that a user asked for is also planned below the ceiling."""
     holds = in_force(job.conversation_id, leaf, marks)
-    fixed = with_pinned(context, marks, job.fixed)
-    rows = open_rows(holds, leaf, marks)
-    bounds = bounds_of(context, fixed)
-    sent = costs(context, rows, fixed + (holds.tokens_out if holds is not None else 0))
+    fixed = add_pinned_tokens(context, marks, job.fixed)
+    rows = find_open_rows(holds, leaf, marks)
+    bounds = prompt_bounds(context, fixed)
+    sent = measure_messages(context, rows, fixed + (holds.tokens_out if holds is not None else 0))
     used = job.used if job.reason == SummaryJob.Reason.CEILING else bounds.ceiling + 1
     return BranchPlan(rows, sent, plan_summary(sent, bounds, used=used, fixed=fixed), fixed)
 
 
-def budget_beside(context: TurnContext, tail: int, fixed: int) -> int:
+def rebuild_budget(context: TurnContext, tail: int, fixed: int) -> int:
     """Return the token budget of a rebuilt summary: the floor minus `fixed` and the `tail` tokens after it.
 
     It is at least `SHORTEST_SUMMARY`.
     """
-    return max(SHORTEST_SUMMARY, bounds_of(context, fixed).floor - fixed - tail)
+    return max(SHORTEST_SUMMARY, prompt_bounds(context, fixed).floor - fixed - tail)
 
 
-def with_pinned(context: TurnContext, marks: Marks, fixed: int) -> int:
+def add_pinned_tokens(context: TurnContext, marks: Marks, fixed: int) -> int:
     """Return `fixed` with the tokens of the pinned turns."""
     rows = Message.objects.filter(pk__in=marks.pinned).order_by("depth") if marks.pinned else ()
-    return fixed + total(costs(context, list(rows), fixed)) if rows else fixed
+    return fixed + total_tokens(measure_messages(context, list(rows), fixed)) if rows else fixed
 
 
-def total(sent: Sequence[SummaryMessage]) -> int:
+def total_tokens(sent: Sequence[SummaryMessage]) -> int:
     """Return the sum of the messages' tokens."""
     return sum(message.tokens for message in sent)
 
 
-def costs(context: TurnContext, rows: Sequence[Message], reserved: int) -> list[SummaryMessage]:
+def measure_messages(context: TurnContext, rows: Sequence[Message], reserved: int) -> list[SummaryMessage]:
     """Return the tokens that each message takes in the next prompt, with overhead and files. Tool results are stubs.
 
     A file counts only as its name if its whole message does not fit in addition to the newer messages and `reserved`
@@ -216,7 +216,7 @@ def costs(context: TurnContext, rows: Sequence[Message], reserved: int) -> list[
 class Measures:
     """Tokens of messages and summaries as the conversation's model gets them, with overhead.
 
-    A summary and the messages that it replaces are measured in the same way. `sent` are the `costs` of the messages.
+    A summary and the messages that it replaces are measured in the same way. `sent`: from `measure_messages`.
     """
 
     def __init__(self, context: TurnContext, sent: Sequence[SummaryMessage]) -> None:

@@ -1,4 +1,4 @@
-"""Functions that end a summary job: as done, failed, interrupted or timed out.
+"""End summary jobs: as done, failed, interrupted or timed out.
 
 Each function ends a live job once, and settles its conversation in the same transaction.
 """
@@ -22,12 +22,12 @@ from core.sentences import NO_SENTENCE, Sentence
 # All three count from the creation of the first job. A job that replaces it has only the remaining time.
 LOCKED_FOR = timedelta(seconds=120)  # then sending works again
 TIMEOUT = timedelta(seconds=110)  # then the job gives up by itself
-BEGUN_WITHIN = timedelta(seconds=90)  # after that no worker begins the job, since it would hardly finish in time
+MAX_WAIT = timedelta(seconds=90)  # after that no worker begins the job, since it would hardly finish in time
 
 SUMMARIES = JobKind(
     model=SummaryJob,
     task="chat.tasks.summarise",
-    waiting=Q(status=SummaryJob.Status.QUEUED, created__gt=Now() - BEGUN_WITHIN),
+    waiting=Q(status=SummaryJob.Status.QUEUED, created__gt=Now() - MAX_WAIT),
     running=Q(status=SummaryJob.Status.RUNNING),
     resumable=NO_ROWS,  # another job replaces a lost job, see `interrupt`
     on_claim={"status": SummaryJob.Status.RUNNING},
@@ -53,8 +53,8 @@ def interrupt(job_id: UUID) -> bool:
 
     Another job replaces it once, with the remaining time. A job that kills its worker must not do so for ever.
     """
-    logger.warning("the worker of summary job %s is gone", job_id)
-    in_time = SummaryJob.objects.filter(created__gt=timezone.now() - BEGUN_WITHIN)
+    logger.warning("the worker of summary job %s was lost", job_id)
+    in_time = SummaryJob.objects.filter(created__gt=timezone.now() - MAX_WAIT)
     job = in_time.filter(pk=job_id, again=False).first()
     if job is not None:
         job.pk = uuid7()
@@ -86,7 +86,7 @@ def expire(jobs: SummaryJobQuerySet) -> list[UUID]:
     Returns the ids of their conversations. A lost job counts as interrupted, since that is not the model's fault.
     """
     now = timezone.now()
-    not_begun = Q(status=SummaryJob.Status.QUEUED, created__lte=now - BEGUN_WITHIN)
+    not_begun = Q(status=SummaryJob.Status.QUEUED, created__lte=now - MAX_WAIT)
     late = jobs.live().filter(Q(created__lt=now - LOCKED_FOR) | not_begun)
     lost = SUMMARIES.lost().filter(pk__in=late)
     ended = [job.conversation_id for job in lost if interrupt(job.pk)]
@@ -99,5 +99,5 @@ def time_out(job: SummaryJob) -> bool:
     The code of a job that no worker has begun differs, since that is not the model's fault.
     """
     if job.status == SummaryJob.Status.QUEUED:
-        return fail(job.pk, "summary_not_begun", Sentence("No worker took it in time."))
+        return fail(job.pk, "summary_not_begun", Sentence("No worker started it in time."))
     return fail(job.pk, "summary_timeout", Sentence("The model took too long to write it."))

@@ -48,14 +48,14 @@ class SummaryHeading:
     text: str
 
 
-def sections_of(text: str, requested: Collection[str]) -> list[SummarySection]:
+def parse_sections(text: str, requested: Collection[str]) -> list[SummarySection]:
     """Return the sections that have text, in their order; none if the text has none of their headings.
 
     `requested` are the names of the sections that the prompt asks for.
     """
     lines = text.splitlines()
     headings = list(_headings(lines))
-    section_headings = _in_order(headings, list(requested)) or [each for each in headings if each.name]
+    section_headings = _headings_in_order(headings, list(requested)) or [each for each in headings if each.name]
     texts: dict[str, str] = {}
     for heading, body in _bodies(lines, section_headings):
         texts[heading.name] = "\n".join(each for each in (texts.get(heading.name, ""), body) if each)
@@ -69,12 +69,12 @@ def has_heading(text: str) -> bool:
 
 def _headings(lines: Sequence[str]) -> Iterator[SummaryHeading]:
     for number, line in enumerate(lines):
-        heading = _named(number, line) or _unnamed(number, line)
+        heading = _named_heading(number, line) or _unnamed_heading(number, line)
         if heading is not None:
             yield heading
 
 
-def _named(number: int, line: str) -> SummaryHeading | None:
+def _named_heading(number: int, line: str) -> SummaryHeading | None:
     mark, start = _decorated(line)
     name = _NAME.match(line, start)
     if name is None:
@@ -92,7 +92,7 @@ def _named(number: int, line: str) -> SummaryHeading | None:
     return SummaryHeading(number, mark or _plain_kind(line), section, rest)
 
 
-def _unnamed(number: int, line: str) -> SummaryHeading | None:
+def _unnamed_heading(number: int, line: str) -> SummaryHeading | None:
     """Return the heading in a line that only its markup makes a heading."""
     stripped = line.strip()
     mark, start = _decorated(line)
@@ -131,7 +131,7 @@ def _plain_kind(line: str) -> str:
     return "1." if _NUMBER.match(line) else ":"
 
 
-def _in_order(headings: Sequence[SummaryHeading], requested: Sequence[str]) -> list[SummaryHeading]:
+def _headings_in_order(headings: Sequence[SummaryHeading], requested: Sequence[str]) -> list[SummaryHeading]:
     """Return the headings of the first kind that occurs once for each requested section, with the sections' names."""
     for kind in dict.fromkeys(heading.kind for heading in headings):
         matching = [heading for heading in headings if heading.kind == kind]

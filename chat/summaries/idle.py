@@ -18,7 +18,7 @@ from projects.planner.models import Run
 
 
 @contextmanager
-def idle(user: User, conversation: Conversation) -> Iterator[Conversation]:
+def lock_idle(user: User, conversation: Conversation) -> Iterator[Conversation]:
     """Open a transaction that changes the person's own conversation. The conversation is locked and idle.
 
     Raises `NotFound`, and `already_answering` and `summarising` (409).
@@ -68,10 +68,10 @@ def require_no_run(conversation: Conversation) -> None:
     """Check that no run is working or waiting. Raises `run_in_progress` or `RunWaits` (409)."""
     run = Run.objects.filter(conversation=conversation, status__in=Run.UNFINISHED).first()
     if run is not None:
-        raise RunWaits(run) if run.status == Run.Status.WAITING else run_in_progress()
+        raise RunWaits(run) if run.status == Run.Status.WAITING else run_in_progress_error()
 
 
-def run_in_progress() -> ProductError:
+def run_in_progress_error() -> ProductError:
     return ProductError(
         "run_in_progress",
         "A run is working in this conversation. Wait until it asks you, or stop it. Your text is kept.",

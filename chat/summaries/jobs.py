@@ -1,7 +1,7 @@
 """Run a summary job, from its claim to its end.
 
-1. `claim` takes the job, unless an answer is being written or too little time is left.
-2. `load` reads the input of the writer: the summary so far, the messages, the budget.
+1. `claim_job` takes the job, unless an answer is being written or too little time is left.
+2. `load_task` reads the input of the writer: the summary so far, the messages, the budget.
 3. `_carry_out` summarises the messages in chunks, and stores a summary after each chunk that ends with a whole turn.
 4. The end of the job opens the conversation again (`chat.summaries.ending`).
 
@@ -21,7 +21,7 @@ from django.db.models import QuerySet
 from django.utils import timezone
 
 from accounts.access.rights import models_of
-from chat.ledger.limits import require_unused
+from chat.ledger.limits import require_not_used_up
 from chat.models import Conversation, Message, Summary, SummaryJob, Turn
 from chat.models.conversation_state import scope_of
 from chat.models.summary import Marks, in_force, marks_on, text_of
@@ -49,7 +49,7 @@ class SummaryTask:
     """
 
     job: SummaryJob
-    brief: writing.Brief
+    brief: writing.SummaryBrief
     before: Summary | None
     rows: Sequence[Message]
     marks: Marks
@@ -57,7 +57,7 @@ class SummaryTask:
     leaf: UUID
 
 
-def claim(job_id: UUID) -> SummaryJob | None:
+def claim_job(job_id: UUID) -> SummaryJob | None:
     """Claim a job. Returns None if it is not queued, if too little time is left, or if an answer is being written."""
     live = Turn.objects.live().filter(conversation__in=SummaryJob.objects.filter(pk=job_id).values("conversation"))
     if live.exists():
@@ -66,64 +66,64 @@ def claim(job_id: UUID) -> SummaryJob | None:
     return SUMMARIES.claim(job_id, *related)
 
 
-async def run(job_id: UUID) -> UUID | None:
+async def run_job(job_id: UUID) -> UUID | None:
     """Claim a job and carry it out. Returns the id of its conversation, or None if it could not be claimed."""
-    job = await on_database(claim, job_id)
+    job = await on_database(claim_job, job_id)
     if job is None:
         return None
     try:
         with SUMMARIES.alive(job):
             left = job.created + TIMEOUT - timezone.now()
             async with asyncio.timeout(left.total_seconds()):
-                writer, allowed = await on_database(_writer, job)
+                writer, allowed = await on_database(_choose_writer, job)
                 await with_fallbacks(writer, partial(_carry_out, job), allowed)
     except asyncio.CancelledError:
         await asyncio.shield(on_database(interrupt, job.pk))
         raise
     except TimeoutError:
         await with_retries(lambda: time_out(job))
-    except (ProductError, writing.Rejected) as error:
+    except (ProductError, writing.SummaryRejected) as error:
         sentence = error.sentence if isinstance(error, ProductError) else Sentence.verbatim(str(error))
         code = error.code
         await with_retries(lambda: fail(job.pk, code, sentence))
     except Exception:
         logger.exception("summary job %s failed", job.pk)
-        await with_retries(lambda: fail(job.pk, "internal_error", Sentence("Something went wrong on the server.")))
+        await with_retries(lambda: fail(job.pk, "internal_error", Sentence("An internal error occurred.")))
     return job.conversation_id
 
 
 async def _carry_out(job: SummaryJob, writer: Model, patience: float | None) -> None:
     """Write the summary with this model. It continues the part that another model has stored.
 
-    `patience`: see `writing.Brief`.
+    `patience`: see `writing.SummaryBrief`.
     """
-    task = await on_database(load, job, writer, patience)
+    task = await on_database(load_task, job, writer, patience)
     if task is None:
         await on_database(finish, job.pk)
         return
     before = so_far = task.before
     covered: list[writing.TranscriptMessage] = []
-    for chunk in writing.chunked(writing.transcript(task.rows, task.brief), task.brief.room):
-        so_far = await writing.write(task.brief, so_far, chunk)
+    for chunk in writing.split_into_chunks(writing.transcript(task.rows, task.brief), task.brief.room):
+        so_far = await writing.write_summary(task.brief, so_far, chunk)
         covered += chunk
         if not covered[-1].ends_turn:  # a stored summary covers whole turns
             continue
         last = covered[-1].message.pk == task.rows[-1].pk
-        stored = await on_database(store, replace(task, before=before), so_far, covered, last=last)
+        stored = await on_database(store_summary, replace(task, before=before), so_far, covered, last=last)
         if stored is None:
-            logger.info("summary job %s came too late; what it wrote is not used", job.pk)
+            logger.info("summary job %s ended too late; its summary is not used", job.pk)
             return
         before = so_far = stored
         covered = []
 
 
-def load(job: SummaryJob, writer: Model, patience: float | None) -> SummaryTask | None:
+def load_task(job: SummaryJob, writer: Model, patience: float | None) -> SummaryTask | None:
     """Read the input of the job. Returns None if there are no messages to summarise.
 
     Raises `summary_window_too_small`.
     """
     conversation = job.conversation
-    context = context_for(job)
+    context = load_context(job)
     prompt = SummaryPrompt.objects.filter(active=True).first()
     version, instructions = (prompt.version, prompt.text) if prompt else (0, writing.DEFAULT_PROMPT)
     leaf = conversation.leaf_id
@@ -132,42 +132,42 @@ def load(job: SummaryJob, writer: Model, patience: float | None) -> SummaryTask 
     marks = marks_on(conversation.pk, leaf)
     if job.target is not None:
         before = None
-        rows = due.open_rows(None, job.target.last_id, marks)
-        fixed = due.with_pinned(context, marks, job.fixed)
+        rows = due.find_open_rows(None, job.target.last_id, marks)
+        fixed = due.add_pinned_tokens(context, marks, job.fixed)
         after = [row for row in rows_between(job.target.last_id, leaf) if row.pk not in marks.by_message]
-        tail = due.total(due.costs(context, after, fixed))
-        budget = due.budget_beside(context, tail, fixed)
+        tail = due.total_tokens(due.measure_messages(context, after, fixed))
+        budget = due.rebuild_budget(context, tail, fixed)
     else:
-        branch = due.branch_plan(context, job, leaf, marks)
+        branch = due.plan_branch(context, job, leaf, marks)
         if (plan := branch.plan) is None:
             return None
         fixed = branch.fixed
-        tail = due.total(branch.sent[-len(plan.keep) :])
+        tail = due.total_tokens(branch.sent[-len(plan.keep) :])
         budget = plan.summary_tokens
         last = UUID(plan.summarise[-1].partition("#")[0])
         deepest = next(row.depth for row in branch.rows if row.pk == last)
         # A summary of an older prompt version is not continued: its messages are read again.
         before = in_force(conversation.pk, leaf, marks, prompt_version=version)
-        rows = [row for row in due.open_rows(before, leaf, marks) if row.depth <= deepest]
+        rows = [row for row in due.find_open_rows(before, leaf, marks) if row.depth <= deepest]
     if not rows:
         return None
     texts = context.texts
     tokenizer = tokens.tokenizer(writer.tokenizer or tokens.CATCH_ALL)
-    brief = writing.Brief(
+    brief = writing.SummaryBrief(
         conversation=conversation,
         model=writer,
         instructions=instructions,
-        budget=writing.budget_for(writer, budget),
+        budget=writing.summary_budget(writer, budget),
         since=conversation.created if before else rows[0].created,
         now=timezone.now(),
         zone=conversation.owner.zone,
-        measures=due.Measures(context, due.costs(context, rows, fixed + tail)),
+        measures=due.Measures(context, due.measure_messages(context, rows, fixed + tail)),
         texts=texts,
         so_far=tokenizer.count(text_of(before, texts)) if before else 0,
         patience=patience,
         token=job.token_id,
     )
-    if brief.room < writing.LEAST_READ:
+    if brief.room < writing.MIN_MESSAGE_TOKENS:
         raise ProductError(
             "summary_window_too_small",
             Sentence(
@@ -181,7 +181,7 @@ def load(job: SummaryJob, writer: Model, patience: float | None) -> SummaryTask 
     return SummaryTask(job, brief, before, rows, marks, version, leaf)
 
 
-def context_for(job: SummaryJob) -> TurnContext:
+def load_context(job: SummaryJob) -> TurnContext:
     """Return the context of the conversation's next prompt."""
     scope = scope_of(job.conversation)
     owner = job.conversation.owner
@@ -189,21 +189,21 @@ def context_for(job: SummaryJob) -> TurnContext:
     return base_context(user=owner, model=model or model_for(scope.persona, owner), scope=scope)
 
 
-def _writer(job: SummaryJob) -> tuple[Model, Collection[UUID] | None]:
+def _choose_writer(job: SummaryJob) -> tuple[Model, Collection[UUID] | None]:
     """Return the model that writes the summary, and the fallbacks that are allowed; None allows any.
 
     If the model that an administrator chose for summaries is usable, it writes the summary. Any fallback is allowed
     then, since the workspace chose the model. Otherwise the conversation's model writes it, and the fallbacks are the
     models that its person may use. Raises `limit_reached`.
     """
-    require_unused(job.conversation.owner_id, job.token_id)
-    context = context_for(job)
+    require_not_used_up(job.conversation.owner_id, job.token_id)
+    context = load_context(job)
     writer_id = context.profile.summary_model_id
     writer = Model.objects.usable().filter(pk=writer_id).first() if writer_id else None
     return (writer, None) if writer is not None else (context.model, context.rights.models)
 
 
-def store(
+def store_summary(
     task: SummaryTask, written: Summary, covered: Sequence[writing.TranscriptMessage], *, last: bool
 ) -> Summary | None:
     """Store the summary `written` of these messages, and end the job after the `last` chunk.
@@ -227,7 +227,7 @@ def store(
             leaf_id=task.leaf,
             first_id=before.first_id if before else rows[0].pk,
             last=last_row,
-            left_aside=_left_aside(task, rows, last_row),
+            left_aside=_find_left_aside(task, rows, last_row),
             messages=len(rows) + (before.messages if before else 0),
             span_start=before.span_start if before else rows[0].created,
             span_end=last_row.created,
@@ -247,7 +247,7 @@ def store(
     return summary
 
 
-def _left_aside(task: SummaryTask, rows: Sequence[Message], last: Message) -> list[str]:
+def _find_left_aside(task: SummaryTask, rows: Sequence[Message], last: Message) -> list[str]:
     """Return the ids of messages down to `last` that the summary does not cover.
 
     These are messages with a mark, and messages that the previous summary left aside and `rows` does not contain.

@@ -8,15 +8,15 @@ from django.utils import timezone
 from accounts.access.rights import models_of
 from accounts.models import User
 from chat.context.summary import SECTION_SHARES, SummaryMessage, SummaryPlan
-from chat.ledger.limits import require_within
+from chat.ledger.limits import require_within_limits
 from chat.models import Conversation, Message, Summary, SummaryJob, Turn
 from chat.models.summary import in_force, marks_on, text_of
 from chat.summaries import due
 from chat.summaries.ending import SUMMARIES
 from chat.summaries.headings import SummarySection
-from chat.summaries.idle import idle
-from chat.summaries.jobs import context_for
-from core.audit.origin import current_origin
+from chat.summaries.idle import lock_idle
+from chat.summaries.jobs import load_context
+from core.audit.origin import origin
 from core.errors import ProductError
 from core.requests import get_or_404
 from core.sentences import Sentence
@@ -40,12 +40,12 @@ def summarise_now(*, user: User, conversation: Conversation, model: object = Non
     if no message is old enough.
     """
     row = get_or_404(models_of(user), model, "model") if model else None
-    with idle(user, conversation) as locked:
-        job = _job(locked, SummaryJob.Reason.ASKED, model=row)
-        if _planned(locked, job) is None:
+    with lock_idle(user, conversation) as locked:
+        job = _build_job(locked, SummaryJob.Reason.ASKED, model=row)
+        if _plan(locked, job) is None:
             raise ProductError(
                 "nothing_to_summarise",
-                "There is nothing to summarise yet: the newest messages always stay word for word.",
+                "There is nothing to summarise yet: the newest messages are never summarised.",
                 status=409,
             )
         Conversation.objects.filter(pk=locked.pk).update(automatic_summaries=True)
@@ -53,13 +53,13 @@ def summarise_now(*, user: User, conversation: Conversation, model: object = Non
     return job
 
 
-def would_free(conversation: Conversation, model: Model) -> int:
+def estimate_freed_tokens(conversation: Conversation, model: Model) -> int:
     """Return the tokens that a summary written now would free in the next prompt for the model.
 
     Return 0 if no message can be summarised.
     """
-    job = _job(conversation, SummaryJob.Reason.ASKED, model=model)
-    planned = _planned(conversation, job)
+    job = _build_job(conversation, SummaryJob.Reason.ASKED, model=model)
+    planned = _plan(conversation, job)
     if planned is None:
         return 0
     sent, plan = planned
@@ -68,12 +68,12 @@ def would_free(conversation: Conversation, model: Model) -> int:
     return max(0, freed - plan.summary_tokens)
 
 
-def _planned(conversation: Conversation, job: SummaryJob) -> tuple[Sequence[SummaryMessage], SummaryPlan] | None:
+def _plan(conversation: Conversation, job: SummaryJob) -> tuple[Sequence[SummaryMessage], SummaryPlan] | None:
     """Return the messages of the branch, and the plan that says which of them a summary would replace, or None."""
     if conversation.leaf_id is None:
         return None
     marks = marks_on(conversation.pk, conversation.leaf_id)
-    branch = due.branch_plan(context_for(job), job, conversation.leaf_id, marks)
+    branch = due.plan_branch(load_context(job), job, conversation.leaf_id, marks)
     return (branch.sent, branch.plan) if branch.plan is not None else None
 
 
@@ -82,9 +82,9 @@ def rebuild_summary(*, user: User, summary: Summary) -> SummaryJob:
 
     Raises `already_answering` and `summarising` (409), and `not_in_force` (409) if the summary is no longer active.
     """
-    with idle(user, summary.conversation) as locked:
+    with lock_idle(user, summary.conversation) as locked:
         _require_in_force(locked, summary)
-        job = _job(locked, SummaryJob.Reason.REBUILD, summary)
+        job = _build_job(locked, SummaryJob.Reason.REBUILD, summary)
         _start(locked, job)
     return job
 
@@ -92,7 +92,7 @@ def rebuild_summary(*, user: User, summary: Summary) -> SummaryJob:
 def edit_summary(*, user: User, summary: Summary, sections: Sequence[SummarySection]) -> Summary:
     """Store a corrected summary as a new row that supersedes the old one, which stays readable.
 
-    Raises `bad_section`, `empty_summary`, `not_in_force` (409) and the errors of `idle`.
+    Raises `bad_section`, `empty_summary`, `not_in_force` (409) and the errors of `lock_idle`.
     """
     texts = {each["name"]: each["text"].strip() for each in sections}
     for name, text in texts.items():
@@ -101,14 +101,14 @@ def edit_summary(*, user: User, summary: Summary, sections: Sequence[SummarySect
             raise ProductError(
                 "bad_section",
                 Sentence(
-                    "A section is one of {known}, with a text of at most {max_section} characters.",
+                    "The sections are {known}, each with a text of at most {max_section} characters.",
                     known=names,
                     max_section=MAX_SECTION,
                 ),
             )
     if not any(texts.values()):
         raise ProductError("empty_summary", "The summary is empty. Write something, or undo it instead.")
-    with idle(user, summary.conversation) as locked:
+    with lock_idle(user, summary.conversation) as locked:
         _require_in_force(locked, summary)
         edited = Summary.objects.get(pk=summary.pk)
         edited.pk = Summary._meta.pk.get_default()
@@ -127,7 +127,7 @@ def undo_summary(*, user: User, summary: Summary) -> Summary | None:
     Automatic summaries are turned off here, or the same summary would be written again at once. `summarise_now` turns
     them on.
     """
-    with idle(user, summary.conversation) as locked:
+    with lock_idle(user, summary.conversation) as locked:
         _require_in_force(locked, summary)
         Summary.objects.filter(pk=summary.pk).update(withdrawn=timezone.now())
         Conversation.objects.filter(pk=locked.pk).update(automatic_summaries=False)
@@ -144,7 +144,7 @@ def _require_in_force(conversation: Conversation, summary: Summary) -> None:
         )
 
 
-def _job(
+def _build_job(
     conversation: Conversation, reason: str, target: Summary | None = None, *, model: Model | None = None
 ) -> SummaryJob:
     """Return a job that is not stored yet.
@@ -159,15 +159,15 @@ def _job(
         reason=reason,
         model=model or (turn.model if turn else leaf.model if leaf else None),
         target=target,
-        token_id=current_origin().token_id,
-        fixed=due.fixed_of(calls[-1]) if calls else 0,
+        token_id=origin().token_id,
+        fixed=due.fixed_tokens(calls[-1]) if calls else 0,
         heartbeat=timezone.now(),
     )
 
 
 def _start(conversation: Conversation, job: SummaryJob) -> None:
     """Store a job and hand it over to a worker. Raises `limit_reached` (429)."""
-    require_within(conversation.owner_id, job.token_id, None)
+    require_within_limits(conversation.owner_id, job.token_id, None)
     job.save(force_insert=True)
     conversation.state = Conversation.State.SUMMARISING
     conversation.save(update_fields=["state"])

@@ -47,7 +47,7 @@ class SummaryView:
     stale: bool
 
 
-def of_branch(conversation: Conversation) -> tuple[SummaryView | None, SummaryJob | None]:
+def summary_of_branch(conversation: Conversation) -> tuple[SummaryView | None, SummaryJob | None]:
     """Return the active summary of the shown branch, and the newest job if it failed.
 
     In a conversation without jobs this takes one query.

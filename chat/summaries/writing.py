@@ -19,14 +19,14 @@ from chat.models import Message as Row
 from chat.models.summary import text_of
 from chat.prompts.history import expand
 from chat.summaries.due import Measures
-from chat.summaries.headings import has_heading, sections_of
+from chat.summaries.headings import has_heading, parse_sections
 from core.errors import ModelError
 from llm import tokens
 from llm.models import Model
 from llm.types.model_call import ModelMessage, ModelRequest
 from personas.texts import Texts
 
-# The prompt of a new workspace; an administrator's versions are rows. `form_of` is added to it.
+# The prompt of a new workspace; an administrator's versions are rows. `summary_form` is added to it.
 DEFAULT_PROMPT = """\
 Summarise the conversation below. The summary replaces the messages: the assistant will read it instead of them.
 
@@ -47,10 +47,12 @@ MEANINGS = {
     "Today": "summary_today",
     "Now": "summary_now",
 }  # names of texts
-BUDGET_PART = 8  # a summary takes at most an eighth of its writer's window, so that the messages have room
-LEAST_READ = 256  # tokens of messages that one call must be able to read
-ROOM_TO_THINK = 1_024  # output tokens in addition to the summary, for models that reason first
-TOO_LONG = Decimal("1.5")  # times the budget; a longer first attempt is rejected, a longer second one is accepted
+BUDGET_DIVISOR = 8  # a summary takes at most an eighth of its writer's window, so that the messages have room
+MIN_MESSAGE_TOKENS = 256  # tokens of messages that one call must be able to read
+THINKING_TOKENS = 1_024  # output tokens in addition to the summary, for models that reason first
+REJECTED_LENGTH_FACTOR = Decimal(
+    "1.5"
+)  # times the budget; a longer first attempt is rejected, a longer second one is accepted
 WORDS_PER_TOKEN = Decimal("0.7")
 LONGEST_READ = 200_000  # characters of an answer; a model that does not stop is cut off
 _ERROR = re.compile(
@@ -60,7 +62,7 @@ _ERROR = re.compile(
 )
 
 
-class Rejected(Exception):
+class SummaryRejected(Exception):
     """The model's text cannot replace the messages. `code` is for programs, the sentence for people and the model."""
 
     def __init__(self, code: str, sentence: str) -> None:
@@ -68,15 +70,15 @@ class Rejected(Exception):
         self.code = code
 
 
-def budget_for(writer: Model, planned: int) -> int:
+def summary_budget(writer: Model, planned: int) -> int:
     """Return the tokens of a summary: at most `planned`, so that the messages have room in the writer's window and the
     summary is not cut off at its longest output."""
-    longest = planned if writer.max_output is None else int(writer.max_output / TOO_LONG)
-    return min(planned, longest, writer.window // BUDGET_PART)
+    longest = planned if writer.max_output is None else int(writer.max_output / REJECTED_LENGTH_FACTOR)
+    return min(planned, longest, writer.window // BUDGET_DIVISOR)
 
 
 @dataclass(frozen=True)
-class Brief:
+class SummaryBrief:
     """The instructions for a summary of at most `budget` tokens, with its writer and its time.
 
     `since` is the time of the oldest message that it covers. `so_far` is the size of the summary to continue, in
@@ -103,7 +105,7 @@ class Brief:
 
     @property
     def max_output(self) -> int:
-        most = 2 * self.budget + ROOM_TO_THINK
+        most = 2 * self.budget + THINKING_TOKENS
         return min(most, self.model.max_output or most, max(1, self.model.window // 2))
 
     @cached_property
@@ -115,7 +117,7 @@ class Brief:
 
     @property
     def system(self) -> str:
-        return f"{self.instructions}\n\n{form_of(self.budget, *self.moments, self.texts)}"
+        return f"{self.instructions}\n\n{summary_form(self.budget, *self.moments, self.texts)}"
 
     @property
     def moments(self) -> tuple[datetime, datetime]:
@@ -139,7 +141,7 @@ def requested_sections(budget: int, since: datetime, now: datetime) -> dict[str,
     return {name: size for name, share in shares.items() if (size := int(budget * share / whole))}
 
 
-def form_of(budget: int, since: datetime, now: datetime, texts: Texts) -> str:
+def summary_form(budget: int, since: datetime, now: datetime, texts: Texts) -> str:
     """Return the form below the summary prompt: the person's time, and the sections with their lengths, together at
     most `budget` tokens."""
     sections = [
@@ -184,7 +186,7 @@ class TranscriptMessage:
     shortened: bool = False
 
 
-def transcript(rows: Sequence[Row], brief: Brief) -> list[TranscriptMessage]:
+def transcript(rows: Sequence[Row], brief: SummaryBrief) -> list[TranscriptMessage]:
     """Return the rows as text, tool results as stubs, each short enough for one call."""
     messages = []
     for row, following in zip_longest(rows, rows[1:]):
@@ -199,7 +201,7 @@ def transcript(rows: Sequence[Row], brief: Brief) -> list[TranscriptMessage]:
     return messages
 
 
-def chunked(messages: Sequence[TranscriptMessage], room: int) -> Iterator[list[TranscriptMessage]]:
+def split_into_chunks(messages: Sequence[TranscriptMessage], room: int) -> Iterator[list[TranscriptMessage]]:
     """Yield the messages in chunks for one call each, in order. Only a turn too long for one call is divided."""
     chunk: list[TranscriptMessage] = []
     size = 0
@@ -225,10 +227,10 @@ def _turns(messages: Sequence[TranscriptMessage]) -> Iterator[list[TranscriptMes
             turn = []
 
 
-def _text(row: Row, brief: Brief) -> str:
+def _text(row: Row, brief: SummaryBrief) -> str:
     when = f"{row.created.astimezone(brief.zone):%Y-%m-%d %H:%M}"
     lines = [f"[{when}] {'Person' if row.role == Row.Role.USER else 'Assistant'}:"]
-    lines += [_described(attachment) for attachment in row.attachments.all()]
+    lines += [_describe_file(attachment) for attachment in row.attachments.all()]
     for message in expand(row, brief.texts):
         if message.role == "tool":
             lines.append(f"({brief.texts['tool_result_stub']})")
@@ -238,7 +240,7 @@ def _text(row: Row, brief: Brief) -> str:
     return "\n".join(lines)
 
 
-def _described(attachment: Attachment) -> str:
+def _describe_file(attachment: Attachment) -> str:
     """Return a line about a file. `attachment` comes from `chat.models.tree.rows_between`."""
     file = attachment.file
     beginning = " ".join((getattr(attachment, "beginning", None) or "").split())
@@ -249,61 +251,66 @@ def _described(attachment: Attachment) -> str:
     return f"(attached the file {attachment.name} of {file.token_count or 0} tokens, which begins: “{beginning}”)"
 
 
-async def write(brief: Brief, before: Summary | None, chunk: Sequence[TranscriptMessage]) -> Summary:
+async def write_summary(brief: SummaryBrief, before: Summary | None, chunk: Sequence[TranscriptMessage]) -> Summary:
     """Return a summary, not stored, that replaces `before` (the summary so far) and the chunk's messages.
 
     There are two attempts, the second with the reason for the rejection. If the provider is unavailable and another
-    model can be asked, there is no second attempt. Raises `Rejected` and `core.errors.ProductError`.
+    model can be asked, there is no second attempt. Raises `SummaryRejected` and `core.errors.ProductError`.
     """
     texts = brief.texts
     text = conversation_text(text_of(before, texts) if before else "", [message.text for message in chunk], texts)
     messages = (ModelMessage("system", brief.system), ModelMessage("user", text))
     try:
-        return checked(await _ask(brief, messages), brief, before, chunk)
+        return check_summary(await _ask(brief, messages), brief, before, chunk)
     except ModelError as error:
         if not error.retryable or (error.unavailable and brief.patience is not None):
             raise
-    except Rejected as problem:
+    except SummaryRejected as problem:
         again = f"{brief.system}\n\n{texts.fill('summary_again', problem=problem)}"
         messages = (replace(messages[0], text=again), messages[1])
-    return checked(await _ask(brief, messages), brief, before, chunk, last=True)
+    return check_summary(await _ask(brief, messages), brief, before, chunk, last=True)
 
 
-async def _ask(brief: Brief, messages: tuple[ModelMessage, ...]) -> OwnAnswer:
+async def _ask(brief: SummaryBrief, messages: tuple[ModelMessage, ...]) -> OwnAnswer:
     model = brief.model
     request = ModelRequest(model=model.name, messages=messages, max_output=brief.max_output, window=model.window)
     charge = Billing(brief.conversation, ModelCall.Purpose.SUMMARY, brief.conversation.owner_id, token=brief.token)
     reply = await ask(model, request, charge, longest=LONGEST_READ, patience=brief.patience)
     if reply.unread:
-        raise Rejected("summary_prompt_cut", "The server did not read all that is to be summarised.")
+        raise SummaryRejected("summary_prompt_cut", "The server did not read all that is to be summarised.")
     return reply
 
 
-def checked(
-    answer: OwnAnswer, brief: Brief, before: Summary | None, chunk: Sequence[TranscriptMessage], *, last: bool = False
+def check_summary(
+    answer: OwnAnswer,
+    brief: SummaryBrief,
+    before: Summary | None,
+    chunk: Sequence[TranscriptMessage],
+    *,
+    last: bool = False,
 ) -> Summary:
-    """Return the answer as a summary, not stored. Raises `Rejected` unless it can replace `before` and the chunk.
+    """Return the answer as an unsaved summary. Raises `SummaryRejected` unless it can replace `before` and the chunk.
 
     The `last` attempt may be too long, or without headings.
     """
     text = answer.text.replace("\x00", "").strip()
     if not text:
-        raise Rejected("empty_summary", "It was empty.")
+        raise SummaryRejected("empty_summary", "It was empty.")
     if answer.cut_off:
-        raise Rejected("summary_cut_off", "It was cut off before its end.")
+        raise SummaryRejected("summary_cut_off", "It was cut off before its end.")
     if _ERROR.match(text):
-        raise Rejected("summary_is_an_error", "It was an apology or an error, not a summary.")
-    sections = sections_of(text, requested_sections(brief.budget, *brief.moments))
+        raise SummaryRejected("summary_is_an_error", "It was an apology or an error, not a summary.")
+    sections = parse_sections(text, requested_sections(brief.budget, *brief.moments))
     if not sections and last and not has_heading(text):
         sections = [{"name": next(iter(SECTION_SHARES)), "text": text}]  # better than no summary
     if not sections:
-        raise Rejected("summary_without_sections", "It had none of the headings, or nothing under them.")
+        raise SummaryRejected("summary_without_sections", "It had none of the headings, or nothing under them.")
     end = chunk[-1].message.created
     written = Summary(sections=sections, span_end=end, as_of=brief.now, timezone=brief.zone.key)
     replaced = brief.measures.of_text(text_of(before, brief.texts)) if before else 0
     if brief.measures.of_text(text_of(written, brief.texts)) >= replaced + sum(message.sent for message in chunk):
-        raise Rejected("summary_not_shorter", "It was not shorter than what it stands for.")
+        raise SummaryRejected("summary_not_shorter", "It was not shorter than what it stands for.")
     size = brief.tokenizer.count(text)
-    if size > brief.budget * TOO_LONG and not last:
-        raise Rejected("summary_too_long", f"It had {size} tokens; at most {brief.budget} are wanted.")
+    if size > brief.budget * REJECTED_LENGTH_FACTOR and not last:
+        raise SummaryRejected("summary_too_long", f"It had {size} tokens; at most {brief.budget} are wanted.")
     return written

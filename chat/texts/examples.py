@@ -31,7 +31,7 @@ from chat.prompts.wording import SECTIONS
 from chat.readings import asking
 from chat.readings.planning import Budget
 from chat.runs import prompts
-from chat.summaries.writing import DEFAULT_PROMPT, conversation_text, form_of
+from chat.summaries.writing import DEFAULT_PROMPT, conversation_text, summary_form
 from files.models import File
 from llm import tokens
 from llm.types.model_call import StoredResult, ToolCall
@@ -238,7 +238,7 @@ def _listing(name: str, texts: Texts) -> str:
 
 
 def _summary(name: str, texts: Texts) -> Iterable[tuple[str, str, str]]:
-    system = f"{DEFAULT_PROMPT}\n\n{form_of(1_200, AT - timedelta(days=40), AT, texts)}"
+    system = f"{DEFAULT_PROMPT}\n\n{summary_form(1_200, AT - timedelta(days=40), AT, texts)}"
     if name == "summary_again":
         system += f"\n\n{texts.fill('summary_again', problem='It was cut off before its end.')}"
     yield "", "system", system
@@ -260,12 +260,12 @@ def _reading(name: str, texts: Texts) -> asking.Messages:
         overhead=0,
     )
     if name.startswith("reading_part"):
-        passages = asking.numbered("The harvest was better than last year.", 0, 39, [39])
-        return asking.of_part(texts, question, title, passages, budget)
+        passages = asking.number_passages("The harvest was better than last year.", 0, 39, [39])
+        return asking.part_prompt(texts, question, title, passages, budget)
     notes = ["- The harvest was better than last year [1].", "- 4,100 kg of cacao were bought [7][9]."]
     if name == "reading_fold":
-        return asking.of_fold(texts, question, title, notes, budget)
-    return asking.of_answer(texts, question, title, notes, 97)
+        return asking.fold_prompt(texts, question, title, notes, budget)
+    return asking.answer_prompt(texts, question, title, notes, 97)
 
 
 def _run_message(name: str, texts: Texts) -> str:
@@ -273,5 +273,5 @@ def _run_message(name: str, texts: Texts) -> str:
     row = _task("D2026-11-21-T02", "Describe the new truffles", notes="For the shop.")
     if name.startswith("run_item"):
         row = _task("D2026-11-21-T02.C01", "Write three sentences", notes="One for each kind.")
-        return prompts.item(row, texts, again=again, reply="")
-    return prompts.draft(row, texts, again=again, reply="")
+        return prompts.item_message(row, texts, again=again, reply="")
+    return prompts.draft_message(row, texts, again=again, reply="")

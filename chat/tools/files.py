@@ -10,8 +10,8 @@ from django.db.models import Q, QuerySet
 
 from chat.context.rendering import CitationNumbers, ToolGuidance, documents_json
 from chat.context.types import Document
-from chat.documents.numbers import give_numbers
-from chat.documents.passages import HITS, MAX_QUERY, passages, phrasings_of
+from chat.documents.numbers import assign_numbers
+from chat.documents.passages import HITS, MAX_QUERY, passages_document, search_queries
 from chat.models import Attachment, Conversation
 from chat.models.parts import FoundDocument, PassageSpan
 from chat.models.summary import marks_on
@@ -85,7 +85,7 @@ class SearchFiles:
     def __init__(self, scope: FileScope) -> None:
         self.scope = scope
         self.notes: list[Sentence] = []
-        self._question = phrasings_of(scope.question)
+        self._question = search_queries(scope.question)
 
     def label(self, arguments: Mapping[str, Any]) -> Sentence:
         return Sentence("Searching the files for “{get}”", get=str(arguments.get("query", ""))[:80])
@@ -106,8 +106,8 @@ class SearchFiles:
         by_file: dict[UUID, list[ChunkHit]] = {}
         for hit in hits:
             by_file.setdefault(hit.file, []).append(hit)
-        numbers = give_numbers(self.scope.conversation, [str(pk) for pk in by_file])
-        documents = [passages(pk, file_hits) for pk, file_hits in by_file.items()]
+        numbers = assign_numbers(self.scope.conversation, [str(pk) for pk in by_file])
+        documents = [passages_document(pk, file_hits) for pk, file_hits in by_file.items()]
         places = [_place(numbers, pk, file_hits) for pk, file_hits in by_file.items()]
         return ToolOutput(documents_json(documents, CitationNumbers(numbers)), {"documents": places}, arguments=used)
 
@@ -200,7 +200,7 @@ class ReadFile:
         if not text:
             raise BadArguments(f"The file ends at character {len(content.text)}.")
         pk = str(content.file_id)
-        numbers = give_numbers(self.scope.conversation, [pk])
+        numbers = assign_numbers(self.scope.conversation, [pk])
         more = f", goes on at character {end}" if end < len(content.text) else ", its end"
         where = f"{f'page {page}, ' if page else ''}characters {start} to {end}{more}"
         document = Document(pk, content.file.name, text, metadata=where)

@@ -19,7 +19,7 @@ from django.db import DatabaseError, InterfaceError, transaction
 from chat.context.rendering import CitationNumbers, ToolGuidance, documents_json, shortened_result
 from chat.context.results import CUT_OFF, NOT_KEPT, NOT_TAKEN, PARTIAL, ResultRoom
 from chat.context.types import Document, TextTokenizer
-from chat.documents.numbers import give_numbers
+from chat.documents.numbers import assign_numbers
 from chat.models import Conversation, ToolResult
 from chat.models.parts import FoundDocument
 from chat.models.summary import marks_on
@@ -165,7 +165,7 @@ class ReadResult:
         position = f"characters {start} to {end} of {row.characters}{continuation}"
         if not row.url:
             return ToolOutput(f"{row.tool}, {position}\n\n{text}")
-        numbers = give_numbers(self.conversation, [row.url])
+        numbers = assign_numbers(self.conversation, [row.url])
         document = Document(row.url, row.title, text, metadata=f"{row.url}, {position}")
         found_document: FoundDocument = {"number": numbers[row.url], "title": row.title, "url": row.url}
         return ToolOutput(documents_json([document], CitationNumbers(numbers)), {"documents": [found_document]})

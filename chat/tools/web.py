@@ -8,7 +8,7 @@ from typing import Any
 
 from chat.context.rendering import CitationNumbers, ToolGuidance, documents_json
 from chat.context.types import Document
-from chat.documents.numbers import give_numbers
+from chat.documents.numbers import assign_numbers
 from chat.models import Conversation
 from chat.models.parts import FoundDocument
 from chat.tools.permission import Gate
@@ -43,7 +43,7 @@ class NumberedResults:
         if not pages:
             return output
         ids = [each["id"] for each in pages]
-        numbers = await on_database(give_numbers, self.conversation, ids)
+        numbers = await on_database(assign_numbers, self.conversation, ids)
         documents = [Document(each["id"], each["title"], each["text"], metadata=each["metadata"]) for each in pages]
         places: list[FoundDocument] = [
             {"number": numbers[each["id"]], "title": each["title"], "url": each["metadata"]} for each in pages

@@ -5,12 +5,12 @@ from decimal import Decimal
 from typing import NamedTuple
 from uuid import UUID
 
-from chat.ledger.limits import PlannedPrompt, require_prompt_within, require_within, turns_at_once
+from chat.ledger.limits import PlannedPrompt, max_live_turns, require_prompt_within, require_within_limits
 from chat.models import Conversation
 from chat.models.conversation_state import ConversationStatus, require_persona, require_room, scope_of
 from core.audit.origin import current_origin
 from files.models import File
-from files.services import tokens_of
+from files.services import get_token_count
 from llm.models import Model
 from llm.types.model_call import Usage
 from personas.models import Persona
@@ -51,22 +51,22 @@ def admit(
     and `limit_reached` (429). The last is also raised if the prompt alone exceeds the rest of a limit.
     """
     require_persona(conversation, status)
-    most = turns_at_once(conversation.owner_id, status.version)
+    most = max_live_turns(conversation.owner_id, status.version)
     require_room(status, len(models), most)
     room = len(models) if most is None else max(0, most - status.live)
-    token = token or current_origin().token_id
-    limits = require_within(conversation.owner_id, token, status.version, len(models))
+    token = token or origin().token_id
+    limits = require_within_limits(conversation.owner_id, token, status.version, len(models))
     if not limits:
         return [AdmittedModel(model, place >= room, token) for place, model in enumerate(models)]
     persona = conversation.persona or scope_of(conversation).persona
     rules = rules_at(status.version)
     answer = rules.profile_of(persona).reserved_output
-    least = question.at_least + (status.sent_before or _instructions(rules, persona))
+    least = question.at_least + (status.sent_before or _instruction_tokens(rules, persona))
     for model in models:
-        require_prompt_within(limits, _prompt(model, least))
+        require_prompt_within(limits, _planned_prompt(model, least))
     most = question.at_most + status.sent_before
     return [
-        AdmittedModel(model, place >= room, token, *_reserved(model, most, min(answer, model.max_output or answer)))
+        AdmittedModel(model, place >= room, token, *_reservation(model, most, min(answer, model.max_output or answer)))
         for place, model in enumerate(models)
     ]
 
@@ -78,24 +78,24 @@ class QuestionTokens(NamedTuple):
     at_most: int = 0
 
 
-def question_tokens(text: str, files: Sequence[File] = ()) -> QuestionTokens:
-    attached = sum(tokens_of(file=file) or 0 for file in files)
+def estimate_question(text: str, files: Sequence[File] = ()) -> QuestionTokens:
+    attached = sum(get_token_count(file=file) or 0 for file in files)
     least = -(-len(text) // MOST_CHARACTERS_PER_TOKEN)
     return QuestionTokens(least + attached, len(text) // CHARACTERS_PER_TOKEN + attached)
 
 
-def _instructions(rules: Rules, persona: Persona | None) -> int:
+def _instruction_tokens(rules: Rules, persona: Persona | None) -> int:
     """Return the least tokens of the first prompt of a conversation, without its question."""
     texts = [rules.system_prompt.text if rules.system_prompt else "", persona.instructions if persona else ""]
     return sum(len(text) // MOST_CHARACTERS_PER_TOKEN for text in texts) + OVERHEAD
 
 
-def _prompt(model: Model, tokens: int) -> PlannedPrompt:
+def _planned_prompt(model: Model, tokens: int) -> PlannedPrompt:
     tokens = min(tokens, model.window)
     return PlannedPrompt(tokens, model.prices.cost(Usage(tokens, 0)) if model.prices is not None else None)
 
 
-def _reserved(model: Model, prompt: int, answer: int) -> tuple[int, Decimal | None]:
+def _reservation(model: Model, prompt: int, answer: int) -> tuple[int, Decimal | None]:
     """Return the tokens and US dollars to reserve."""
     prompt = min(prompt, model.window)
     return prompt + answer, model.prices.cost(Usage(prompt, answer)) if model.prices is not None else None

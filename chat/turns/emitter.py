@@ -2,7 +2,7 @@
 
 1. `Answer.add` takes an event of `llm.agent_loop` and queues the events that readers will get.
 2. `Answer.drain` numbers these, renders their text and applies them to `Answer.parts`.
-3. `Guarded` wraps a tool whose calls a user may have to allow, or whose progress is shown. The answer shows the
+3. `GuardedTool` wraps a tool whose calls a user may have to allow, or whose progress is shown. The answer shows the
    question, and the call waits.
 """
 
@@ -22,7 +22,7 @@ from chat.models.parts import MessagePart
 from chat.realtime import signals, turn_stream
 from chat.realtime.events import Approval, Event, EventPayload, EventType, fold
 from chat.rendering.markdown import BlockStream, RenderAllowance
-from chat.rendering.references import Sources, cited
+from chat.rendering.references import Sources, cited_sources
 from chat.tools.permission import Gate
 from chat.tools.toolbox import Toolbox
 from core.sentences import Sentence
@@ -58,18 +58,18 @@ NOT_ALLOWED = "The user did not allow this call."
 SHORTEST_INTERVAL = 0.030
 LONGEST_INTERVAL = 0.100
 NO_FORM: Any = {}  # the form of an event about a call that asks without one
-PROGRESS_EVERY = 1.0  # seconds between two events about the progress of one call
+PROGRESS_INTERVAL = 1.0  # seconds between two events about the progress of one call
 LONGEST_DELAY = 0.500  # additional seconds in an overloaded process
-START_OF = {
+START_EVENTS = {
     EventType.TEXT_MESSAGE_CONTENT: EventType.TEXT_MESSAGE_START,
     EventType.REASONING_CONTENT: EventType.REASONING_START,
 }
-END_OF = {
+END_OF_PART_EVENTS = {
     EventType.TEXT_MESSAGE_CONTENT: EventType.TEXT_MESSAGE_END,
     EventType.REASONING_CONTENT: EventType.REASONING_END,
 }
 
-BEGINS_PART = frozenset(
+PART_STARTS = frozenset(
     {
         EventType.TEXT_MESSAGE_START,
         EventType.REASONING_START,
@@ -146,7 +146,7 @@ class Answer:
     def emit_payload(self, type_: EventType, payload: EventPayload) -> None:
         self._join_deltas()
         self._pending.append((type_, payload))
-        if type_ in BEGINS_PART:
+        if type_ in PART_STARTS:
             self._count += 1
 
     def waited(self, since: datetime) -> int | None:
@@ -161,7 +161,7 @@ class Answer:
             case ReasoningDelta(text):
                 self._extend(EventType.REASONING_CONTENT, text)
             case TextBecameReasoning():
-                self._take_back_text()
+                self._turn_text_into_reasoning()
             case StepStarted():
                 self.close()
                 self._wrote_before = self.wrote
@@ -196,7 +196,7 @@ class Answer:
     def _end_call(self, run: ToolRunFinished) -> None:
         _, id_ = self._calls_of_step[run.call.id]
         documents = list(run.data.get("documents", ()))
-        self.sources.learn(documents)
+        self.sources.add_documents(documents)
         self.emit(
             EventType.TOOL_CALL_RESULT,
             part=self._count,
@@ -245,7 +245,7 @@ class Answer:
             self.close()
             self._open = type_
             self._text = []
-            self.emit(START_OF[type_], part=self._count)
+            self.emit(START_EVENTS[type_], part=self._count)
         self._text.append(delta)
         self.wrote = self.wrote or (type_ == EventType.TEXT_MESSAGE_CONTENT and not delta.isspace())
         if not self._pending or self._pending[-1][0] != type_:
@@ -258,7 +258,7 @@ class Answer:
             self._pending[-1][1]["delta"] = "".join(self._deltas)
             self._deltas = []
 
-    def _take_back_text(self) -> None:
+    def _turn_text_into_reasoning(self) -> None:
         """Turn the text that is being written into reasoning. Citations in it are ignored."""
         if self._open != EventType.TEXT_MESSAGE_CONTENT:
             return
@@ -271,9 +271,9 @@ class Answer:
         if self._open is None:
             return
         part = self._count - 1
-        self.emit(END_OF[self._open], part=part)
+        self.emit(END_OF_PART_EVENTS[self._open], part=part)
         if self._open == EventType.TEXT_MESSAGE_CONTENT:
-            for source in cited("".join(self._text), self.sources):
+            for source in cited_sources("".join(self._text), self.sources):
                 self.emit(EventType.CITATION, part=part, number=source.number, title=source.title, href=source.href)
         self._open = None
 
@@ -301,7 +301,7 @@ class Answer:
         return {**asdict(self.usage), "calls": self.calls}
 
 
-async def answer_of(turn: Turn) -> Answer:
+async def load_answer(turn: Turn) -> Answer:
     """Return the answer as its readers have it now: the stream is up to a second ahead of the row.
 
     `turn` must come with its `answer` from one query, so that `seq` belongs to these parts.
@@ -309,7 +309,7 @@ async def answer_of(turn: Turn) -> Answer:
     answer = Answer(str(turn.pk))
     answer.parts = list(turn.answer.parts)
     answer.seq = turn.seq
-    for event in await turn_stream.read(turn.pk, turn.seq):
+    for event in await turn_stream.read_events(turn.pk, turn.seq):
         if event.seq != answer.seq + 1:
             break  # Redis has lost events in between, so later ones cannot be applied
         fold(answer.parts, EventType(event.type), event.wire())
@@ -317,7 +317,7 @@ async def answer_of(turn: Turn) -> Answer:
     return answer
 
 
-def guarded(box: Toolbox, answer: Answer, publish: Callable[[], None]) -> dict[str, Tool]:
+def guard_tools(box: Toolbox, answer: Answer, publish: Callable[[], None]) -> dict[str, Tool]:
     """Return the box's tools by name. Those that may need approval wait for a decision. Server tools show progress.
 
     `publish` is called when the answer has new events.
@@ -327,7 +327,7 @@ def guarded(box: Toolbox, answer: Answer, publish: Callable[[], None]) -> dict[s
         gate = box.gate if name in box.approval else None
         of_server = isinstance(tool, ServerTool)
         asks = of_server and box.gate is not None and box.gate.can_ask
-        tools[name] = Guarded(tool, gate, answer, publish, asks=asks) if gate or of_server else tool
+        tools[name] = GuardedTool(tool, gate, answer, publish, asks=asks) if gate or of_server else tool
     return tools
 
 
@@ -336,7 +336,7 @@ def form_id(call: str, form: ToolQuestion) -> str:
     return f"{call}#{form['number']}"
 
 
-class Guarded:
+class GuardedTool:
     """A tool whose call shows its progress. With a gate, it runs only when the gate or a person allows the call.
 
     The first decision counts. Without a decision in time the call is refused. The time limit of the tool itself begins
@@ -414,6 +414,6 @@ class _ShownProgress:
         now = time.monotonic()
         if now < self._next:
             return
-        self._next = now + PROGRESS_EVERY
+        self._next = now + PROGRESS_INTERVAL
         self._answer.emit(EventType.TOOL_CALL_PROGRESS, part=self._place.part, call=self._place.id, text=text)
         self._publish()

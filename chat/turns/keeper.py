@@ -45,7 +45,7 @@ _turns: dict[UUID, _CheckpointedTurn] = {}
 _keeper: "asyncio.Task[None] | None" = None
 
 
-async def keep(turn: Turn, answer: Answer, uses: Callable[[], TurnUses | None]) -> Sentence | None:
+async def keep_checkpoints(turn: Turn, answer: Answer, uses: Callable[[], TurnUses | None]) -> Sentence | None:
     """Write the turn's heartbeat and the answer so far, until cancelled.
 
     Returns None if a stop was requested or another worker has ended the turn. Returns a sentence if the user has lost a
@@ -56,14 +56,14 @@ async def keep(turn: Turn, answer: Answer, uses: Callable[[], TurnUses | None]) 
     _turns[turn.pk] = entry
     if _keeper is None or _keeper.done():
         # Its log lines must not have the ids of the turn that starts it.
-        _keeper = asyncio.create_task(_keep_all(), context=Context())
+        _keeper = asyncio.create_task(_checkpoint_loop(), context=Context())
     try:
         return await entry.over
     finally:
         del _turns[turn.pk]
 
 
-async def _keep_all() -> None:
+async def _checkpoint_loop() -> None:
     for number in itertools.count():
         if not _turns:
             return
@@ -80,7 +80,7 @@ async def _check_rights(turns: list[_CheckpointedTurn]) -> None:
     if not turns_using_rights:
         return
     try:
-        lost = await on_database(rights.lost, {pk: uses for pk, (_, uses) in turns_using_rights.items()})
+        lost = await on_database(rights.find_lost_rights, {pk: uses for pk, (_, uses) in turns_using_rights.items()})
     except Exception:
         logger.exception("the rights that turns run on were not checked")  # the next check follows in two seconds
         return
@@ -112,7 +112,7 @@ async def _write(turns: list[_CheckpointedTurn]) -> None:
 
 def _progress(entry: _CheckpointedTurn) -> TurnProgress:
     answer = entry.answer
-    parts = None if answer.seq == entry.stored_seq else store.dump(answer.parts)
+    parts = None if answer.seq == entry.stored_seq else store.dump_parts(answer.parts)
     return TurnProgress(entry.turn, parts, answer.seq, asks_changed=answer.asks != entry.asks)
 
 

@@ -1,4 +1,4 @@
-"""The rights that a turn uses. If a right is revoked while the answer is written, the answer ends."""
+"""Check the rights that a turn uses. If a right is revoked while the answer is being written, the answer ends."""
 
 from collections.abc import Mapping
 from typing import NamedTuple
@@ -41,7 +41,7 @@ class TurnUses(NamedTuple):
     tasks: bool
 
 
-def uses_of(context: TurnContext) -> TurnUses:
+def get_uses(context: TurnContext) -> TurnUses:
     tools = context.toolbox.tools
     persona = context.persona
     project = context.project
@@ -65,18 +65,18 @@ def require_rights(context: TurnContext, conversation: Conversation) -> None:
         raise ProductError("right_lost", PERSONA, status=403)
 
 
-def lost(using: Mapping[UUID, TurnUses]) -> dict[UUID, Sentence]:
+def find_lost_rights(using: Mapping[UUID, TurnUses]) -> dict[UUID, Sentence]:
     """Return a sentence with the reason for each turn that must end.
 
     Costs one query for the version of the workspace and one for all personas. Each private persona of another owner
     costs one more, and so does each project.
     """
     version = version_now()
-    personas = _closed_personas(using)
-    return {turn: reason for turn, uses in using.items() if (reason := _lost(uses, version, personas))}
+    personas = _unshared_personas(using)
+    return {turn: reason for turn, uses in using.items() if (reason := _lost_right(uses, version, personas))}
 
 
-def _lost(uses: TurnUses, version: UUID | None, personas: "set[tuple[UUID, UUID]]") -> Sentence | None:
+def _lost_right(uses: TurnUses, version: UUID | None, personas: "set[tuple[UUID, UUID]]") -> Sentence | None:
     rights = rights_of(uses.user, version)
     if not rights.uses_model(uses.model):
         return MODEL
@@ -91,7 +91,7 @@ def _lost(uses: TurnUses, version: UUID | None, personas: "set[tuple[UUID, UUID]
     return None
 
 
-def _closed_personas(using: Mapping[UUID, TurnUses]) -> set[tuple[UUID, UUID]]:
+def _unshared_personas(using: Mapping[UUID, TurnUses]) -> set[tuple[UUID, UUID]]:
     """Return pairs of people and personas that are no longer shared with them. A deleted persona ends no turn."""
     used = {(uses.user.pk, uses.persona) for uses in using.values() if uses.persona is not None}
     people = {uses.user.pk: uses.user for uses in using.values()}

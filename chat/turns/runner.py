@@ -1,11 +1,13 @@
 """Carry out one turn.
 
-1. `run` claims the turn and makes its context (`_claim`), in one hop to the database.
+1. `run_turn` claims the turn and makes its context (`_claim`), in one hop to the database.
 2. `_Run.carry_out` starts a publisher, which sends events to readers, and `_work`.
-3. `_work` runs three tasks: `_ask` asks the model, `keep` writes the row and checks rights, and one waits for a stop.
+3. `_work` runs three tasks: `_ask` asks the model, `keep_checkpoints` writes the row and checks rights, and the third
+   one waits for a stop.
 4. `_ask` runs `llm.agent_loop`, which calls `_prepare` before each step. `_plan` plans the prompt and stores the call.
-5. `_take_note` handles the loop's events: reports, learnt facts, reasoning.
-6. `_end` publishes the rest, checks citations, completes the rows and tells readers. Then `_learn` updates the model.
+5. `_handle_event` handles the loop's events: reports, learnt facts, reasoning.
+6. `_end` publishes the rest, checks citations, completes the rows and notifies readers. Then `_learn_from_usage`
+   updates the model.
 
 `recover` ends a turn whose worker has died.
 """
@@ -27,7 +29,7 @@ from chat.citations.judging import check_in_time
 from chat.citations.services import check
 from chat.context import cache
 from chat.context.results import ResultRoom
-from chat.documents.numbers import give_numbers
+from chat.documents.numbers import assign_numbers
 from chat.ledger.asking import Billing
 from chat.ledger.models import ModelCall
 from chat.models import SummaryJob, Turn
@@ -46,9 +48,9 @@ from chat.tools.files import SEARCH_GUIDANCE
 from chat.tools.results import ResultKeeper
 from chat.tools.toolbox import NO_TOOLS
 from chat.turns import store
-from chat.turns.emitter import Answer, answer_of, guarded
-from chat.turns.keeper import keep
-from chat.turns.rights import TurnUses, require_rights, uses_of
+from chat.turns.emitter import Answer, guard_tools, load_answer
+from chat.turns.keeper import keep_checkpoints
+from chat.turns.rights import TurnUses, get_uses, require_rights
 from chat.turns.store import INTERRUPTED, UNEXPECTED, Ending, TurnOutcome, last_event
 from core.background import first_on_database, on_database, run_to_completion, with_retries
 from core.errors import ModelError, ProductError
@@ -106,19 +108,19 @@ async def warm_up() -> None:
     for provider in await on_database(lambda: list(Provider.objects.filter(enabled=True))):
         shared_client(provider)
     with suppress(*turn_stream.CONNECTION_ERRORS):
-        await turn_stream.read("warm-up")
+        await turn_stream.read_events("warm-up")
 
 
-async def run(turn_id: UUID, looked: asyncio.Event) -> UUID | None:
+async def run_turn(turn_id: UUID, claim_ended: asyncio.Event) -> UUID | None:
     """Carry out a queued turn to its end, and return the id of its conversation. A cancelled turn ends as interrupted.
 
-    Does nothing and returns None if the turn is not queued: another worker has claimed it, or it was stopped. `looked`
-    is set once the claim has succeeded or failed.
+    Does nothing and returns None if the turn is not queued: another worker has claimed it, or it was stopped.
+    `claim_ended` is set once the claim has succeeded or failed.
     """
     try:
         claimed = await run_to_completion(first_on_database(_claim, turn_id))
     finally:
-        looked.set()
+        claim_ended.set()
     if claimed is None:
         return None
     task = asyncio.current_task()
@@ -175,11 +177,11 @@ class _Run:
         self._own_tools = NO_TOOLS
         self._sessions = SessionScope(turn.conversation.owner_id, turn.conversation_id, turn.slot)
         self.reports: list[CallReport] = []
-        self._sent = SentTokens(0)  # tokens of the newest call
+        self._sent_tokens = SentTokens(0)  # tokens of the newest call
         self._images = 0  # images in the newest call
         self._answer_limit = 0  # most tokens that the newest call allows for its answer
         self._calls: list[CallReported] = []
-        self._served: tuple[Allocated, int] | None = None  # the server's own window, and the tokens of that call
+        self._served_window: tuple[Allocated, int] | None = None  # the server's own window, and the tokens of that call
         self._window_caps: dict[UUID, int | None] = {}  # by the id of each model used in this turn
         # By model id: the last prompt in this conversation (`_prompts`) and in this turn (`_answered`).
         self._prompts = {
@@ -189,7 +191,7 @@ class _Run:
         self._answered: dict[UUID, cache.SentPrompt] = {}
         self._current_prompt: cache.SentPrompt | None = None
         self._reminders: dict[int, str] = {}  # in an append-only turn, by the number of messages added before
-        self._of_others = 0  # number of messages that earlier models have added to this turn
+        self._others_messages = 0  # number of messages that earlier models have added to this turn
         self._fallback_notes: list[Sentence] = []  # why a fallback is used; empty for the turn's own model
         self._storing: list[asyncio.Task[None]] = []
         self._storing_order = asyncio.Lock()  # an older report must not overwrite a newer one
@@ -220,7 +222,7 @@ class _Run:
     async def _work(self, publisher: "asyncio.Task[None]") -> Ending:
         """Ask the model until it has answered, or until a stop, a lost right or an error ends the turn."""
         model = asyncio.create_task(self._ask())
-        keeper = asyncio.create_task(keep(self.turn, self.answer, self._uses))
+        keeper = asyncio.create_task(keep_checkpoints(self.turn, self.answer, self._uses))
         stop = asyncio.create_task(signals.wait_for_stop(self.turn.pk))
         others = (keeper, stop)
         try:
@@ -233,7 +235,7 @@ class _Run:
             if stop.done() or (keeper.done() and not keeper.exception()):
                 return Ending(Turn.Status.STOPPED)
             failure = publisher.exception() if publisher.done() else keeper.exception()
-            logger.error("turn %s cannot go on", self.turn.pk, exc_info=failure)
+            logger.error("turn %s cannot continue", self.turn.pk, exc_info=failure)
             return UNEXPECTED
         except asyncio.CancelledError:
             return INTERRUPTED
@@ -248,7 +250,7 @@ class _Run:
             model = self.turn.model
             if context is None or model is None:
                 sentence = Sentence(
-                    "The model of this answer was removed or switched off. Choose another and try again."
+                    "The model of this answer was removed or turned off. Choose another model and try again."
                 )
                 raise ProductError("model_gone", sentence)
             if self._outage is not None and context.model != model:
@@ -258,30 +260,30 @@ class _Run:
             cycles = self.context.profile.max_cycles
             async with aclosing(agent_loop.run(self._prepare, self._results, max_steps=cycles)) as events:
                 async for event in events:
-                    await self._take_note(event)
+                    await self._handle_event(event)
                     self.answer.add(event)
                     self._news.set()
             return self._complete()
         except ProductError as error:
             logger.warning("turn %s failed: %s", self.turn.pk, error.code)  # a provider's text may quote the prompt
-            return store.of_error(error, self._outage, self.context.model.name if self._fallback_notes else "")
+            return store.error_ending(error, self._outage, self.context.model.name if self._fallback_notes else "")
         except Exception:
             logger.exception("turn %s failed", self.turn.pk)
             return UNEXPECTED
 
-    async def _take_note(self, event: LoopEvent) -> None:
+    async def _handle_event(self, event: LoopEvent) -> None:
         """Handle an event of the loop: update the report, the model's row, and the data for later steps."""
         if isinstance(event, ParametersLeftOut):
-            self.context, self._sent = reports.without(self.reports[-1], event, self.context, self._sent)
+            self.context, self._sent_tokens = reports.without(self.reports[-1], event, self.context, self._sent_tokens)
             if STREAM in event.names:
                 await self._learn_fact("whole_answers")
         elif isinstance(event, TextBecameReasoning):
             await self._learn_fact("untagged_reasoning")
         elif isinstance(event, StepFinished):
-            await self._note_step(event)
+            await self._handle_step(event)
         elif isinstance(event, HandedOver):
             own = self._without_others_reasoning(event.added)
-            await on_database(store.keep_reasoning, self.turn, own, self._reminders)
+            await on_database(store.store_reasoning, self.turn, own, self._reminders)
 
     async def _learn_fact(self, fact: LearntFact) -> None:
         """Store a fact about the model. A database error is ignored, since the next answer shows the fact again."""
@@ -299,12 +301,12 @@ class _Run:
         """Offer the tools that the servers list now, beside the product's own tools."""
         own_tools = replace(self.context, toolbox=self._own_tools)
         self.context = await with_offered_tools(own_tools, self._sessions)
-        self.tools = guarded(self.context.toolbox, self.answer, self._news.set)
+        self.tools = guard_tools(self.context.toolbox, self.answer, self._news.set)
         self.answer.external = frozenset(tool.name for tool in self.context.toolbox.external)
 
     def _uses(self) -> TurnUses | None:
         """Return the rights that the turn uses; None before `_begin`."""
-        return uses_of(self.context) if hasattr(self, "context") else None
+        return get_uses(self.context) if hasattr(self, "context") else None
 
     async def _next_model(self, outage: ModelError, added: Sequence[ModelMessage]) -> None:
         """Continue with a fallback after the messages that the turn has added. Raises `outage` if there is none."""
@@ -314,7 +316,7 @@ class _Run:
         if model is None:
             raise outage
         reasoned = any(message.reasoning is not None for message in added)
-        self._of_others = len(added)
+        self._others_messages = len(added)
         self._reminders = {}
         await self._fall_back(failed, model, outage, reasoned=reasoned)
         self.reports[-1]["notes"].append(self._fallback_notes[0].dump())
@@ -343,15 +345,15 @@ class _Run:
             await self._offer_tools()
         added = self._without_others_reasoning(added)
         refused: Sentence | None = None
-        if step_plan.previous_error is not None and step_plan.previous_error.code in agent_loop.SHRINKABLE_CODES:
-            refused = await on_database(self._make_smaller, step_plan.previous_error)
-        prepared = await first_on_database(self._plan, self.context, step_plan, added, refused)
-        if step_plan.previous_error is None and builder.worth_counting(self.context, prepared.planned.prompt):
-            plan = partial(self._plan, step_plan=step_plan, added=added, refused=refused)
+        if cycle.refused is not None and cycle.refused.code in agent_loop.SMALLER_AGAIN:
+            refused = await on_database(self._shrink_prompt, cycle.refused)
+        prepared = await first_on_database(self._plan, self.context, cycle, added, refused)
+        if cycle.refused is None and builder.worth_counting(self.context, prepared.planned.prompt):
+            plan = partial(self._plan, cycle=cycle, added=added, refused=refused)
             prepared = await reports.with_provider_count(self.context, prepared, plan)
         planned, report, request = prepared
         prompt = planned.prompt
-        self.answer.sources.learn(planned.documents.citable)
+        self.answer.sources.add_documents(planned.documents.citable)
         self.reports.append(report)
         room = ResultRoom(prompt.report.limit, prompt.report.left)
         self._results.begin_step(room, self.context.tokenizer, self.context.texts, report["notes"])
@@ -370,8 +372,8 @@ class _Run:
 
     def _without_others_reasoning(self, added: Sequence[ModelMessage]) -> list[ModelMessage]:
         """Return the turn's messages without the reasoning of earlier models."""
-        others = (replace(message, reasoning=None) for message in added[: self._of_others])
-        return [*others, *added[self._of_others :]]
+        others = (replace(message, reasoning=None) for message in added[: self._others_messages])
+        return [*others, *added[self._others_messages :]]
 
     def _store_reports(self) -> None:
         """Store the reports once the request has been sent, so that they do not delay the first token."""
@@ -391,7 +393,7 @@ class _Run:
         store.store_report(self.turn, calls)
         store_counts(counted)
 
-    def _make_smaller(self, refusal: ModelError) -> Sentence:
+    def _shrink_prompt(self, refusal: ModelError) -> Sentence:
         """Plan smaller prompts for the rest of this turn. Return a sentence for the report.
 
         A limit that a refusal proves is stored for the model. A limit that it only suggests applies to this
@@ -430,7 +432,7 @@ class _Run:
         added: Sequence[ModelMessage],
         refused: Sentence | None,
     ) -> PlannedRequest:
-        store.keep_reasoning(self.turn, added, self._reminders)
+        store.store_reasoning(self.turn, added, self._reminders)
         added_messages = builder.added_messages(self.turn.answer_id, added)
         searched, web_unopened = builder.searches_of([c.name for each in added for c in each.tool_calls], context)
         step = builder.CallStep(
@@ -442,13 +444,13 @@ class _Run:
             reminders={number: text for number, text in self._reminders.items() if number < len(added)},
         )
         planned = builder.plan(context, self._claimed.leaf, added_messages, step=step, later=self._counted)
-        give_numbers(self.turn.conversation, list(planned.documents.numbers.assigned))
+        assign_numbers(self.turn.conversation, list(planned.documents.numbers.assigned))
         prompt = planned.prompt
         builder.log_trimmed(context, prompt)
         if context.model.provider.append_only and prompt.messages[-1].section == "reminder":
             self._reminders[len(added)] = prompt.messages[-1].text or ""
         request = model_request(context, prompt, step)
-        self._sent = builder.sent_tokens(context, prompt, request)
+        self._sent_tokens = builder.sent_tokens(context, prompt, request)
         self._images = sum(len(message.images) for message in request.messages)
         self._answer_limit = request.max_output or context.room.reserved_output
         fingerprint = self._current_prompt = builder.fingerprint(context, prompt, step)
@@ -457,14 +459,14 @@ class _Run:
         entry = cache.forecast(fingerprint, before, cache_rule(context.model), other_model=other_model)
         report = reports.stored(context, planned, cycle=step_plan.number, refused=refused, cache=entry)
         report["notes"] += [sentence.dump() for sentence in self._fallback_notes]
-        store.note_calls(self.turn, [*self.reports, report])
+        store.store_requested_calls(self.turn, [*self.reports, report])
         request = replace(request, previous_answer=before.answer if before is not None else "")
         return PlannedRequest(planned, report, request)
 
     def _complete(self) -> Ending:
         if self.answer.wrote or self.answer.handed_over:
             return Ending(Turn.Status.DONE)
-        return store.of_empty_answer(self.answer.finish_reason, self.answer.finish_detail)
+        return store.empty_answer_ending(self.answer.finish_reason, self.answer.finish_detail)
 
     async def _publish(self) -> None:
         """Append events to the stream: the first at once, then at intervals. Return when the last one is sent.
@@ -500,7 +502,7 @@ class _Run:
         self._news.set()
         published = (await asyncio.gather(publisher, return_exceptions=True))[0]
         if isinstance(published, BaseException):
-            logger.warning("turn %s: its events are not all in the stream (%s)", self.turn.pk, published)
+            logger.warning("turn %s: its stream lacks events (%s)", self.turn.pk, published)
         await self._check_citations(ending)
         last, payload = last_event(
             ending, self.answer.usage_row(), self.answer.finish_reason, self.answer.finish_detail
@@ -515,9 +517,9 @@ class _Run:
         try:
             await turn_stream.append(self.turn.pk, events)
         except turn_stream.CONNECTION_ERRORS:
-            logger.warning("turn %s has ended, but Redis is away: readers find it in its row", self.turn.pk)
+            logger.warning("turn %s has ended, but Redis is unavailable: readers use the row", self.turn.pk)
         await announce_state(self.turn.conversation_id, state)
-        await self._learn(ending)
+        await self._learn_from_usage(ending)
 
     async def _check_citations(self, ending: Ending) -> None:
         """Compare the citations of a complete answer with their passages. A failure must not lose the answer."""
@@ -559,7 +561,7 @@ class _Run:
             of_run=self._claimed.run_step is not None,
             version=self._claimed.version,
         )
-        state = store.end(self.turn, ending, outcome)
+        state = store.end_turn(self.turn, ending, outcome)
         if state is not None and ending.status == Turn.Status.STOPPED:
             requested, ended = Turn.objects.values_list("stop_asked", "finished").get(pk=self.turn.pk)
             STOPS.observe((ended - requested).total_seconds() if requested and ended else 0)
@@ -584,9 +586,9 @@ class _Run:
         # A summary serves the next prompt, which goes to the turn's own model. An unproven limit must not cause one.
         context = replace(self.context, model=self.turn.model, window_cap=None, image_cap=None)
         text = "".join(part["text"] for part in self.answer.parts if part["type"] == "text")
-        return due.job_after(context, self.reports[-1], self.turn, text)
+        return due.plan_job_after(context, self.reports[-1], self.turn, text)
 
-    async def _note_step(self, step: StepFinished) -> None:
+    async def _handle_step(self, step: StepFinished) -> None:
         """Complete the call's report with the usage that the provider reports, and compare it with the prompt."""
         call = self.reports[-1]
         model = self.context.model
@@ -601,22 +603,22 @@ class _Run:
             counted = call["used"] + call["tools_tokens"]
             sent = self._prompts[model.pk]
             call["cache"] = cache.with_usage(call["cache"], sent, usage.sensible(), counted, step.changed)
-        await self._compare(usage)
+        await self._compare_usage(usage)
         if step.reason == "tool_calls":  # the turn continues, and its worker may be killed before the end
             self._store_reports()
 
-    async def _compare(self, usage: Usage) -> None:
+    async def _compare_usage(self, usage: Usage) -> None:
         """Compare the tokens that the server reports with the prompt that was sent.
 
         A proven truncation is reported. A suspicion is shown once per conversation and has no other effect.
         """
         model = self.context.model
         report = self.reports[-1]
-        sent = self._sent
+        sent = self._sent_tokens
         truncation, allocated = await check_truncation(model, sent, usage)
         self._calls.append(CallReported(sent, usage, doubted=truncation is not None))
         if allocated is not None and allocated.window is not None:
-            self._served = allocated, sent.total
+            self._served_window = allocated, sent.total
         if isinstance(truncation, Truncation):
             report["unread"] = truncation.missing
             report["notice"] = reports.truncated(truncation).dump()
@@ -632,7 +634,7 @@ class _Run:
         earlier = Turn.objects.filter(conversation=self.turn.conversation_id, answer__model=self.context.model)
         return not earlier.exclude(context_notice="").exclude(pk=self.turn.pk).exists()
 
-    async def _learn(self, ending: Ending) -> None:
+    async def _learn_from_usage(self, ending: Ending) -> None:
         """Learn from the provider's reports: the window of its server, and how it counts tokens.
 
         The ratio of counts is learnt only if the usage of all calls was reported and no report is doubted.
@@ -641,8 +643,8 @@ class _Run:
             return
         model = self.context.model
         with suppress(DatabaseError):
-            if self._served is not None:
-                await on_database(learn_served_window, model, *self._served)
+            if self._served_window is not None:
+                await on_database(learn_served_window, model, *self._served_window)
             await on_database(record_calls, model, self._calls)
             counted = sum(report["used"] + report["tools_tokens"] for report in self.reports)
             doubted = any(call.doubted for call in self._calls)
@@ -656,14 +658,14 @@ async def recover(turn_id: UUID) -> UUID | None:
 
     Return the id of its conversation, or None if another process has ended the turn.
     """
-    turn = await on_database(store.stale_turn, turn_id)
+    turn = await on_database(store.load_stale_turn, turn_id)
     if turn is None:
         return None
-    answer = await answer_of(turn)
+    answer = await load_answer(turn)
     last, payload = last_event(INTERRUPTED, {})
     answer.emit_payload(last, payload)
     events = answer.drain()
-    of_run = await on_database(store.asked_by_run, turn)
+    of_run = await on_database(store.is_run_step, turn)
     outcome = TurnOutcome(
         answer.parts,
         answer.seq,
@@ -671,9 +673,9 @@ async def recover(turn_id: UUID) -> UUID | None:
         requested=turn.asked,
         of_run=of_run,
     )
-    if not await on_database(store.end, turn, INTERRUPTED, outcome):
+    if not await on_database(store.end_turn, turn, INTERRUPTED, outcome):
         return None
     TURNS.labels(INTERRUPTED.status).inc()
     await turn_stream.append(turn.pk, events)
-    logger.warning("turn %s was interrupted: its worker is gone", turn.pk)
+    logger.warning("turn %s was interrupted: its worker was lost", turn.pk)
     return turn.conversation_id

@@ -17,7 +17,7 @@ from chat.models.parts import MessagePart
 from chat.realtime import signals, turn_stream
 from chat.realtime.events import Approval, Event, EventType
 from chat.tools import permission
-from chat.turns.emitter import answer_of, form_id
+from chat.turns.emitter import form_id, load_answer
 from chat.turns.store import Ending, end_queued
 from core.background import TURNS, enqueue
 from core.errors import NotFound, ProductError
@@ -62,21 +62,21 @@ def decide_call(
     Raises `not_found` for a call that needs no decision, `already_decided` and `not_waiting` (409), `bad_form`.
     """
     require_owner(user, turn.conversation)
-    parts = async_to_sync(answer_of)(turn).parts
+    parts = async_to_sync(load_answer)(turn).parts
     require_waiting(turn, parts, call)
-    if form := asking(parts, call).get("form"):
+    if form := find_call_part(parts, call).get("form"):
         _answer_form(turn, form_id(call, form), form, content if allow else None)
         return
     decision = Approval.ALLOWED if allow else Approval.REFUSED
-    tool, host = _tool_and_host(asking(parts, call))
+    tool, host = _tool_and_host(find_call_part(parts, call))
     with transaction.atomic():  # the row is rolled back if another decision came first
         if remember:
             permission.remember(turn.conversation, tool=tool, host=host, allowed=allow)
         if not signals.claim_decision(turn.pk, call):
-            raise already_decided()
+            raise already_decided_error()
     # After the commit: the worker may make the turn's next call at once, which must find the row.
     if not signals.decide(turn.pk, call, decision):
-        raise already_decided()
+        raise already_decided_error()
     others = [part for part in parts if remember and part.get("approval") == Approval.WAITING and part["id"] != call]
     for part in others:
         if _tool_and_host(part) == (tool, host):
@@ -87,11 +87,11 @@ def _answer_form(turn: Turn, wait_id: str, form: ToolQuestion, content: Mapping[
     """Store the answer to a form. None: the user declines. `wait_id`: the id of the form, see `form_id`."""
     values = None if content is None else validate_content(form, content)
     if not signals.claim_decision(turn.pk, wait_id):
-        raise already_decided()
+        raise already_decided_error()
     if values is not None:
         signals.store_form_content(turn.pk, wait_id, values)
     if not signals.decide(turn.pk, wait_id, Approval.REFUSED if values is None else Approval.ALLOWED):
-        raise already_decided()
+        raise already_decided_error()
 
 
 def forget_permission(*, user: User, conversation: Conversation, pk: object) -> None:
@@ -100,7 +100,7 @@ def forget_permission(*, user: User, conversation: Conversation, pk: object) -> 
     get_or_404(ToolPermission.objects.filter(conversation=conversation), pk, "permission").delete()
 
 
-def asking(parts: Sequence[MessagePart], call: str) -> MessagePart:
+def find_call_part(parts: Sequence[MessagePart], call: str) -> MessagePart:
     """Return the part of a tool call that needs a decision or has one. Raises `NotFound`."""
     for part in parts:
         if part["type"] == "tool_call" and part["id"] == call and "approval" in part:
@@ -113,20 +113,20 @@ def require_waiting(turn: Turn, parts: Sequence[MessagePart], call: str) -> None
 
     The error is `not_found` for a call that needs none, otherwise `already_decided` or `not_waiting` (409).
     """
-    if asking(parts, call)["approval"] != Approval.WAITING:
-        raise already_decided()
+    if find_call_part(parts, call)["approval"] != Approval.WAITING:
+        raise already_decided_error()
     if turn.status not in Turn.LIVE:
         raise ProductError(
-            "not_waiting", "The answer has ended, so this call does not run any more. Try again for a new one.",
+            "not_waiting", "The answer has ended, so this call cannot run. Try again to get a new answer.",
             status=409,
         )  # fmt: skip
 
 
-def already_decided() -> ProductError:
-    return ProductError("already_decided", "This call was decided already. Reload to see how.", status=409)
+def already_decided_error() -> ProductError:
+    return ProductError("already_decided", "This call was already decided. Reload the page to see how.", status=409)
 
 
-def shown(part: MessagePart) -> dict[str, Any]:
+def with_decision_members(part: MessagePart) -> dict[str, Any]:
     """Return a part for a template. A tool call that waits for a decision has more members.
 
     `asked`: names and values of its arguments. `host`: the host to which a remembered decision would apply. `until`:
@@ -137,17 +137,17 @@ def shown(part: MessagePart) -> dict[str, Any]:
     until = datetime.fromisoformat(part["until"]) if part.get("until") else None
     if "form" in part:
         return {**part, "until": until}
-    return {**part, "asked": _readable(part["arguments"]), "host": _tool_and_host(part)[1], "until": until}
+    return {**part, "asked": _readable_arguments(part["arguments"]), "host": _tool_and_host(part)[1], "until": until}
 
 
 def _tool_and_host(part: MessagePart) -> tuple[str, str]:
     """Return the tool and its host, if any. A decision on this call is remembered for them."""
-    return part["name"], permission.host_asked_for(part["name"], _arguments_of(part["arguments"]) or {})
+    return part["name"], permission.host_asked_for(part["name"], _parse_arguments(part["arguments"]) or {})
 
 
-def _readable(arguments: str) -> list[tuple[str, str]]:
+def _readable_arguments(arguments: str) -> list[tuple[str, str]]:
     """Return the arguments by name: strings unchanged, everything else as JSON."""
-    values = _arguments_of(arguments)
+    values = _parse_arguments(arguments)
     if values is None:
         return [("", arguments)]
     return [
@@ -156,7 +156,7 @@ def _readable(arguments: str) -> list[tuple[str, str]]:
     ]
 
 
-def _arguments_of(arguments: str) -> JsonObject | None:
+def _parse_arguments(arguments: str) -> JsonObject | None:
     """Return the arguments that a model wrote; None if they are not a JSON object."""
     try:
         values = json.loads(arguments or "{}")

@@ -1,4 +1,4 @@
-"""“Send less”: ask again with a shorter prompt after the provider has refused one.
+"""Send a shorter prompt after the provider has refused one (“Send less”).
 
 A refusal with an unknown reason may mean that the prompt is too long. So that a conversation is never stuck, the second
 such refusal offers to send less.
@@ -8,7 +8,7 @@ from chat.models import Message, Turn
 from core.errors import ProductError
 
 UNKNOWN_REFUSALS = 2  # in one conversation, until sending less is offered
-PART = 2  # the divisor: the next prompt has at most half the tokens of the refused one
+PROMPT_DIVISOR = 2  # the divisor: the next prompt has at most half the tokens of the refused one
 MIN_TOKENS = 256  # tokens
 
 
@@ -29,12 +29,12 @@ def offers_send_less(turn: Turn, answer: Message) -> bool:
     return earlier[:UNKNOWN_REFUSALS].count() >= UNKNOWN_REFUSALS
 
 
-def smaller_prompt(question: Message) -> int:
+def smaller_prompt_limit(question: Message) -> int:
     """Return the limit in tokens for the next prompt of a question, after its person chose to send less."""
     turns = Turn.objects.filter(user_message=question, context_used__gt=0).order_by("-id")
     used = turns.values_list("context_used", flat=True).first()
     if not used:
         raise ProductError(
-            "nothing_to_shorten", "Nothing was sent for this question yet, so there is no prompt to shorten. Try again."
+            "nothing_to_shorten", "No prompt was sent for this question yet, so none can be shortened. Try again."
         )
-    return max(MIN_TOKENS, used // PART)
+    return max(MIN_TOKENS, used // PROMPT_DIVISOR)

@@ -1,9 +1,9 @@
-"""The rows of a running turn.
+"""Write the rows of a running turn.
 
 1. A worker claims a turn (`chat.models.queries.claim`), which raises its `attempt`.
-2. `note_calls` stores each request to a model before it leaves.
+2. `store_requested_calls` stores each request to a model before it leaves.
 3. `checkpoint` writes heartbeats and the answers so far, once a second for all turns of a process.
-4. `end` completes the turn, its answer and the ledger, and settles its conversation.
+4. `end_turn` completes the turn, its answer and the ledger, and settles its conversation.
 
 Updates are conditional on `attempt`, so two workers can never both carry out a turn. All functions are synchronous; the
 event loop calls them through `on_database`.
@@ -33,8 +33,8 @@ from chat.models.parts import MessagePart
 from chat.prompts.history import calls_digest
 from chat.prompts.report import CallReport
 from chat.realtime.events import EventPayload, EventType
-from chat.turns.line import left_behind
-from core.background import stale_rows, take_unclaimed
+from chat.turns.line import find_unclaimed
+from core.background import stale_rows, unclaimed
 from core.errors import ModelError, ProductError
 from core.sentences import NO_SENTENCE, Sentence
 from llm import tokens
@@ -68,25 +68,25 @@ INTERRUPTED = Ending(
 UNEXPECTED = Ending(
     Turn.Status.FAILED,
     "internal_error",
-    Sentence("Something went wrong on the server while answering. Try again; if it happens again, tell your admin."),
+    Sentence("An internal error occurred while answering. Try again; if it happens again, tell your admin."),
     retryable=True,
 )
 
 
-def of_empty_answer(finish_reason: str, finish_detail: str = "") -> Ending:
+def empty_answer_ending(finish_reason: str, finish_detail: str = "") -> Ending:
     """Return the end of a turn whose model wrote nothing. `finish_detail`: the reason in the provider's words."""
     match finish_reason:
         case "refusal":
             code = "model_declined"
-            detail = Sentence("The model declined to answer this. Ask in other words, or another model.")
+            detail = Sentence("The model declined to answer. Rephrase your question, or ask another model.")
         case "content_filter":
             code = "content_filtered"
-            detail = Sentence("The provider's content filter let nothing of the answer through. Rephrase.")
+            detail = Sentence("The provider's content filter blocked the whole answer. Rephrase your question.")
         case "length" | "context_window":
             code = "empty_answer"
             detail = Sentence(
-                "The model used up its answer before its first word, as models do that think long. Try again with less "
-                "effort, or ask an administrator to allow longer answers."
+                "The model used its whole output limit for reasoning. Try again with less effort, or ask an "
+                "administrator to allow longer answers."
             )
         case "other":
             code = "empty_answer"
@@ -100,7 +100,7 @@ def of_empty_answer(finish_reason: str, finish_detail: str = "") -> Ending:
     return Ending(Turn.Status.FAILED, code, detail, retryable=True)
 
 
-def of_error(error: ProductError, outage: ModelError | None, fallback: str) -> Ending:
+def error_ending(error: ProductError, outage: ModelError | None, fallback: str) -> Ending:
     """Return the end of a turn that failed with an error.
 
     `fallback`: the name of the model that was asked instead, because of the `outage` of the chosen model; empty without
@@ -199,7 +199,7 @@ _WITHOUT_WAITING_FOR_THE_DISK = Exact(
 )
 
 
-def note_calls(turn: Turn, calls: Sequence[CallReport]) -> None:
+def store_requested_calls(turn: Turn, calls: Sequence[CallReport]) -> None:
     """Commit the calls of a turn before a request is sent, so that the ledger counts it even if the worker is killed.
 
     Raises `interrupted` if another process has ended the turn and recorded its cost.
@@ -250,13 +250,13 @@ class TurnOutcome:
     version: UUID | None = None
 
 
-def end(turn: Turn, ending: Ending, outcome: TurnOutcome) -> str | None:
+def end_turn(turn: Turn, ending: Ending, outcome: TurnOutcome) -> str | None:
     """End the turn and complete its answer, once. Return the state of its conversation.
 
     Return None if another process has already ended it. The cost of its model calls is stored in the same transaction.
     The raised `attempt` stops a worker that still carries it out.
     """
-    ledger_rows = _spent(turn, ending, outcome) if outcome.calls or outcome.requested else []
+    ledger_rows = _ledger_rows(turn, ending, outcome) if outcome.calls or outcome.requested else []
     done = ending.status == Turn.Status.DONE
     prompts = [
         LastPrompt(
@@ -299,7 +299,7 @@ def end(turn: Turn, ending: Ending, outcome: TurnOutcome) -> str | None:
     return state
 
 
-def _spent(turn: Turn, ending: Ending, outcome: TurnOutcome) -> list[ModelCall]:
+def _ledger_rows(turn: Turn, ending: Ending, outcome: TurnOutcome) -> list[ModelCall]:
     """Return a row for each model call. A call that was refused, or failed before it wrote anything, costs nothing.
 
     If the turn was stopped or lost its worker during a call, the call is counted up to that point, with the cached
@@ -319,7 +319,7 @@ def _spent(turn: Turn, ending: Ending, outcome: TurnOutcome) -> list[ModelCall]:
         usage = Usage(**(call.get("usage") or NO_USAGE))
         if not (text or usage.input) and ending.status == Turn.Status.FAILED:
             continue
-        model = _model_of(turn, call)
+        model = _call_model(turn, call)
         tokenizer = tokens.tokenizer(model.tokenizer or tokens.CATCH_ALL)
         counted = Usage(
             call["used"] + call["tools_tokens"],
@@ -344,7 +344,7 @@ def _spent(turn: Turn, ending: Ending, outcome: TurnOutcome) -> list[ModelCall]:
     return rows
 
 
-def _model_of(turn: Turn, call: CallReport) -> Model:
+def _call_model(turn: Turn, call: CallReport) -> Model:
     """Return the model of one call. If it was deleted, return a new row with its name only."""
     pk = call.get("model_id", str(turn.model_id))
     if turn.model is not None and pk == str(turn.model_id):
@@ -385,7 +385,7 @@ def _send_webhooks(turn: Turn, ending: Ending) -> None:
     emit(owner_id=conversation.owner_id, event="turn.finished", ids=ids, paths=paths)
 
 
-def keep_reasoning(turn: Turn, added: Sequence[LoopMessage], reminders: Mapping[int, str]) -> None:
+def store_reasoning(turn: Turn, added: Sequence[LoopMessage], reminders: Mapping[int, str]) -> None:
     """Store the reasoning of the newest step, which the provider needs in the next request.
 
     It is stored before the next step, so that another worker can continue the turn. `reminders` as in
@@ -460,23 +460,23 @@ class StaleTurns:
     unclaimed: list[UUID]
 
 
-def stale() -> StaleTurns:
+def find_stale() -> StaleTurns:
     """Return the turns for the sweeper."""
     running = stale_rows(Turn.objects.filter(status=Turn.Status.RUNNING))
     return StaleTurns(
         list(running.values_list("pk", flat=True)),
-        take_unclaimed(Turn.objects.filter(status=Turn.Status.QUEUED, pk__in=left_behind())),
+        unclaimed(Turn.objects.filter(status=Turn.Status.QUEUED, pk__in=find_unclaimed())),
     )
 
 
-def stale_turn(turn_id: UUID) -> Turn | None:
-    """Return a running turn without a recent heartbeat, with the related rows that `end` needs."""
+def load_stale_turn(turn_id: UUID) -> Turn | None:
+    """Return a running turn without a recent heartbeat, with the related rows that `end_turn` needs."""
     rows = stale_rows(Turn.objects.filter(pk=turn_id, status=Turn.Status.RUNNING))
     related = ("answer", "conversation__persona", "conversation__owner", "model__provider")
     return rows.select_related(*related).first()
 
 
-def asked_by_run(turn: Turn) -> bool:
+def is_run_step(turn: Turn) -> bool:
     """Return whether a step of a run has begun this turn."""
     return RunStep.objects.filter(turn=turn).exists()
 
@@ -485,10 +485,10 @@ def end_queued(turn: Turn, ending: Ending) -> bool:
     """End a turn that no worker has claimed yet. Return False for any other."""
     with transaction.atomic():
         queued = Turn.objects.select_for_update().filter(pk=turn.pk, status=Turn.Status.QUEUED).first()
-        return queued is not None and end(queued, ending, TurnOutcome([], 0)) is not None
+        return queued is not None and end_turn(queued, ending, TurnOutcome([], 0)) is not None
 
 
-def dump(parts: list[MessagePart]) -> str:
+def dump_parts(parts: list[MessagePart]) -> str:
     """Return the parts of an answer as JSON that can be stored."""
     return json.dumps(storable(parts), ensure_ascii=False, separators=(",", ":"))
 

@@ -1,7 +1,7 @@
 """Submit a message.
 
 1. `submit` locks the conversation and requires that it is idle.
-2. `check` validates the text, the models and the files. `chat.turns.admission.admit` checks the person's limits.
+2. `check_message` validates the text, the models and the files. `chat.turns.admission.admit` checks the user's limits.
 3. `begin_answers` stores the question with an empty answer and a turn for each model, in one statement.
 4. On commit the turns are put into the queue of the workers.
 
@@ -35,10 +35,10 @@ from chat.models.summary import carry_marks
 from chat.models.words import title_from
 from chat.prompts.document_budget import budget, chosen_files, refuse_over_line
 from chat.prompts.turn_context import StoredOptions, base_context
-from chat.summaries.idle import RunWaits, require_idle, run_in_progress
-from chat.turns.admission import AdmittedModel, admit, question_tokens
+from chat.summaries.idle import RunWaits, require_idle, run_in_progress_error
+from chat.turns.admission import AdmittedModel, admit, estimate_question
 from chat.turns.mentions import remember_mentions
-from chat.turns.smaller import smaller_prompt
+from chat.turns.smaller import smaller_prompt_limit
 from core.background import TURNS
 from core.errors import NotFound, ProductError
 from core.logs.context import log_fields
@@ -81,19 +81,19 @@ class CheckedMessage(NamedTuple):
     files: Sequence[File]
 
 
-def check(user: User, conversation: Conversation, ask: Ask, version: UUID | None = None) -> CheckedMessage:
-    """Validate a message. `version` is the workspace version, as in `models_of`.
+def check_message(user: User, conversation: Conversation, ask: Ask, version: UUID | None = None) -> CheckedMessage:
+    """Validate a message. `version` is the workspace version, as in `choose_models`.
 
-    Raises `no_model`, `not_found`, and the errors of `text_of`, `refuse_over_line` and `check_effort`.
+    Raises `no_model`, `not_found`, and the errors of `checked_text`, `refuse_over_line` and `check_effort`.
     """
     require_owner(user, conversation)
-    text = text_of(ask)
-    models = models_of(conversation, ask.models, version)
+    text = checked_text(ask)
+    models = choose_models(conversation, ask.models, version)
     check_effort(ask.effort, models)
     return CheckedMessage(text, models, _files(user, conversation, models, ask.files))
 
 
-def text_of(ask: Ask) -> str:
+def checked_text(ask: Ask) -> str:
     """Return the message as it was written, byte for byte; empty for files without a message.
 
     Raises `empty_message` and `message_too_long` (413).
@@ -107,7 +107,7 @@ def text_of(ask: Ask) -> str:
         raise ProductError(
             "message_too_long",
             Sentence(
-                "The message has {text} characters; the most is {max_text}. Upload it as a file instead.",
+                "The message has {text} characters. The maximum is {max_text}. Upload it as a file instead.",
                 text=len(text),
                 max_text=MAX_TEXT,
             ),
@@ -119,20 +119,21 @@ def text_of(ask: Ask) -> str:
 def submit(*, user: User, conversation: Conversation, ask: Ask) -> list[Turn]:
     """Store the user's message, and an empty answer and a turn for each model. Workers get the turns on commit.
 
-    A repeated idempotency key returns the turns of the first request. Raises the errors of `check`, `require_idle` and
-    `admit`. A message on another branch cannot answer a waiting run, so it raises `run_in_progress` (409).
+    A repeated idempotency key returns the turns of the first request. Raises the errors of `check_message`,
+    `require_idle` and `admit`. A message on another branch cannot answer a waiting run, so it raises `run_in_progress`
+    (409).
     """
     require_owner(user, conversation)
-    text_of(ask)  # raises before anybody waits for the lock
+    checked_text(ask)  # raises before anybody waits for the lock
     try:
         with transaction.atomic():
             locked = lock(conversation)
-            earlier = turns_of_key(locked, ask.key)
+            earlier = find_turns_of_key(locked, ask.key)
             if earlier:
                 return earlier
             status = _require_idle(locked, ask)
-            text, models, files = check(user, conversation, ask, status.version)
-            admitted = admit(locked, status, models, question_tokens(text, files), ask.token)
+            text, models, files = check_message(user, conversation, ask, status.version)
+            admitted = admit(locked, status, models, estimate_question(text, files), ask.token)
             parent = _parent(locked, ask, status)
             leaf_before = locked.leaf_id
             part: MessagePart = {"type": "text", "text": text}
@@ -172,18 +173,18 @@ def regenerate(
     require_owner(user, conversation)
     question = message if message.role == Message.Role.USER else message.parent
     if question is None:
-        raise ProductError("nothing_to_answer", "This message has no question above it to answer again.")
+        raise ProductError("nothing_to_answer", "There is no question above this message to answer again.")
     earlier_model = message.asked_model_id
-    chosen = models_of(conversation, models or ([earlier_model] if earlier_model else ()))
+    chosen = choose_models(conversation, models or ([earlier_model] if earlier_model else ()))
     check_effort(effort, chosen)
     with transaction.atomic():
         locked = lock(conversation)
-        earlier = turns_of_key(locked, key)
+        earlier = find_turns_of_key(locked, key)
         if earlier:
             return earlier
-        admitted = admit(locked, require_idle(locked), chosen, question_tokens(question.text))
+        admitted = admit(locked, require_idle(locked), chosen, estimate_question(question.text))
         if send_less:
-            cap = smaller_prompt(question)
+            cap = smaller_prompt_limit(question)
             admitted = [each._replace(prompt_cap=cap) for each in admitted]
         remember_effort(locked, effort)
         leaf_before = locked.leaf_id
@@ -234,7 +235,7 @@ def begin_answers(
     conversation.leaf = turns[0].answer
     conversation.state = Conversation.State.ANSWERING
     conversation.updated = timezone.now()
-    messages = [*_unstored(parent), *(turn.answer for turn in turns)]
+    messages = [*_unstored_messages(parent), *(turn.answer for turn in turns)]
     store_turns(conversation, messages, turns, ["leaf", "state", "updated", "title", "effort"])
     list_changed(conversation)
     for turn, each in zip(turns, admitted, strict=True):
@@ -243,7 +244,7 @@ def begin_answers(
     return turns
 
 
-def _unstored(message: Message | None) -> list[Message]:
+def _unstored_messages(message: Message | None) -> list[Message]:
     """Return the unstored messages from the top of the branch down to this message."""
     rows: list[Message] = []
     while message is not None and message._state.adding:
@@ -265,7 +266,7 @@ def check_effort(effort: str | None, models: Sequence[Model] = ()) -> None:
         raise ProductError(
             "effort_not_offered",
             Sentence(
-                "{name} takes the efforts of reasoning {offered}, not {effort}. Choose one of them, or none.",
+                "{name} supports the reasoning efforts {offered}, not {effort}. Choose one of them, or none.",
                 name=models[0].name,
                 offered=offered,
                 effort=effort,
@@ -288,7 +289,7 @@ def _require_idle(conversation: Conversation, ask: Ask) -> ConversationStatus:
         return require_idle(conversation, of_run=ask.of_run)
     except RunWaits:
         if ask.parent or ask.sibling:
-            raise run_in_progress() from None
+            raise run_in_progress_error() from None
         raise
 
 
@@ -320,7 +321,7 @@ def _message(
     )
 
 
-def turns_of_key(conversation: Conversation, key: str | None) -> list[Turn]:
+def find_turns_of_key(conversation: Conversation, key: str | None) -> list[Turn]:
     """Return the turns that an earlier request with this idempotency key began."""
     if not key:
         return []
@@ -358,11 +359,11 @@ def _parent(conversation: Conversation, ask: Ask, status: ConversationStatus) ->
     if ask.sibling:
         return ParentMessage(message.parent_id, message.depth - 1) if message.parent_id is not None else None
     if message.role == Message.Role.USER:
-        raise ProductError("parent_is_a_question", "Go on from an answer, or edit the question instead.")
+        raise ProductError("parent_is_a_question", "Continue from an answer, or edit the question instead.")
     return ParentMessage(message.pk, message.depth)
 
 
-def models_of(conversation: Conversation, chosen: Sequence[UUID], version: UUID | None = None) -> list[Model]:
+def choose_models(conversation: Conversation, chosen: Sequence[UUID], version: UUID | None = None) -> list[Model]:
     """Return the models that will answer: the chosen ones, or the default of the conversation.
 
     Their settings are those of this workspace version or a later one; without a version, the current settings. Raises

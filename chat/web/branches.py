@@ -17,7 +17,7 @@ from chat.models import Conversation, Message, Turn
 from chat.models.conversation_state import visible_message
 from chat.models.summary import marks_on
 from chat.web.conversation import turns_response
-from chat.web.messages import files_of
+from chat.web.messages import attached_files
 from core.errors import ProductError
 from core.requests import identifier, with_row
 from core.text import unix_lines
@@ -47,7 +47,7 @@ def edit(request: Request, message: Message) -> HttpResponse:
     try:
         if message.role == Message.Role.ASSISTANT:
             version = branches.edit_answer(user=request.user, message=message, text=text)
-            return _to(version.conversation_id, version.pk)
+            return _redirect_to(version.conversation_id, version.pk)
         key = request.POST.get("key", "")[:100] or None
         branches.edit_question(user=request.user, message=message, text=text, key=key)
     except ProductError as error:
@@ -60,13 +60,13 @@ def edit(request: Request, message: Message) -> HttpResponse:
 def fork(request: Request, message: Message) -> HttpResponse:
     """Copy the conversation, down to this message, into a new one, and open it."""
     conversation = fork_conversation(user=request.user, message=message)
-    return _to(conversation.pk, conversation.leaf_id)
+    return _redirect_to(conversation.pk, conversation.leaf_id)
 
 
 @with_row(visible_message)
 def choose(request: Request, message: Message) -> HttpResponse:
     branches.choose_branch(user=request.user, message=message)
-    return _to(message.conversation_id, message.pk)
+    return _redirect_to(message.conversation_id, message.pk)
 
 
 @with_row(visible_message)
@@ -78,20 +78,20 @@ def go_on(request: Request, message: Message) -> HttpResponse:
 @with_row(visible_message)
 def shorten(request: Request, message: Message) -> HttpResponse:
     turns = branches.shorten_answer(user=request.user, message=message)
-    return _to(message.conversation_id, turns[0].answer_id)
+    return _redirect_to(message.conversation_id, turns[0].answer_id)
 
 
 @with_row(visible_message)
 def delete(request: Request, message: Message) -> HttpResponse:
     """Delete a message. The page then says what was deleted and offers to restore it."""
     branches.delete_message(user=request.user, message=message)
-    return _to(message.conversation_id, message.parent_id, deleted_message=message.pk)
+    return _redirect_to(message.conversation_id, message.parent_id, deleted_message=message.pk)
 
 
 @require_POST
 def restore(request: Request, pk: UUID) -> HttpResponse:
     message = branches.restore_message(user=request.user, pk=pk)
-    return _to(message.conversation_id, message.pk)
+    return _redirect_to(message.conversation_id, message.pk)
 
 
 @with_row(visible_message)
@@ -108,7 +108,7 @@ def feedback(request: Request, message: Message) -> HttpResponse:
     if request.htmx:
         asks = not explains and bool(message.feedback)
         return render(request, "chat/_feedback.html", {"message": message, "asks": asks})
-    return _to(message.conversation_id, message.pk)
+    return _redirect_to(message.conversation_id, message.pk)
 
 
 @with_row(visible_message)
@@ -122,7 +122,7 @@ def mark(request: Request, message: Message) -> HttpResponse:
         marks.mark_turn(user=request.user, message=message, mark=new_mark)
     if request.htmx:
         return trigger_client_event(HttpResponse(status=204), "markchange", {"message": str(message.pk)})
-    return _to(message.conversation_id, message.pk)
+    return _redirect_to(message.conversation_id, message.pk)
 
 
 def _form(request: Request, message: Message, status: int = 200, **more: object) -> HttpResponse:
@@ -131,7 +131,7 @@ def _form(request: Request, message: Message, status: int = 200, **more: object)
         "message": message,
         "text": "" if message.files_alone else without_reasoning(message.text) if is_answer else message.text,
         "is_answer": is_answer,
-        "files": files_of(message),
+        "files": attached_files(message),
         "conversation": message.conversation,
         "key": uuid4().hex,
         **more,
@@ -139,7 +139,9 @@ def _form(request: Request, message: Message, status: int = 200, **more: object)
     return render(request, "chat/_edit.html" if request.htmx else "chat/edit.html", context, status=status)
 
 
-def _to(conversation: UUID, message: UUID | None, *, deleted_message: UUID | None = None) -> HttpResponseRedirect:
+def _redirect_to(
+    conversation: UUID, message: UUID | None, *, deleted_message: UUID | None = None
+) -> HttpResponseRedirect:
     """Redirect to the conversation at a message, so that switching branches does not lose the place."""
     fields = {"deleted_message": deleted_message, "at": message}
     query = urlencode({name: value for name, value in fields.items() if value})

@@ -21,7 +21,7 @@ from accounts.models import User
 from chat.conversations import services
 from chat.conversations.sidebar import side_context
 from chat.ledger.models import ModelCall
-from chat.ledger.services import spent
+from chat.ledger.services import describe_total
 from chat.models import Conversation, Message, NextMessage, Turn
 from chat.models.conversation_state import ChatScope, scope_of, visible_conversation, visible_message, visible_turn
 from chat.models.summary import NO_MARKS, marks_on
@@ -31,54 +31,54 @@ from chat.prompts.document_budget import chosen_files
 from chat.prompts.preview import Plan, TurnDraft, plan_ahead
 from chat.prompts.wording import StatusLine, plan_line
 from chat.runs import views as run_views
-from chat.sending.offers import in_words, offers, offers_again
+from chat.sending.offers import describe_offers, find_larger_model_offers, find_offers
 from chat.sending.services import next_view, remove_next, send_or_queue, send_queued, start_conversation
-from chat.turns.emitter import answer_of
-from chat.turns.services import asking, decide_call, shown, stop_turn
+from chat.turns.emitter import load_answer
+from chat.turns.services import decide_call, find_call_part, stop_turn, with_decision_members
 from chat.turns.submit import Ask
 from chat.turns.submit import regenerate as answer_anew
 from chat.web import messages as pages
-from chat.web.home import surroundings
+from chat.web.home import composer_surroundings
 from core.errors import ProductError
 from core.requests import get_or_404, identifier, with_headers, with_row
 from core.text import unix_lines
 from files.models import File
-from files.services import tokens_of
+from files.services import get_token_count
 from llm.models import Model
 from personas.models import Persona
 from personas.services import model_for
 from projects.models import Project
 from projects.models.roles import visible_project
 from projects.saved_prompts.models import SavedPrompt
-from projects.saved_prompts.services import offered_prompts, visible_saved_prompt
+from projects.saved_prompts.services import suggest_prompts, visible_saved_prompt
 from projects.saved_prompts.variables import LONGEST, fill, variables
 
 FIRST_PERSONAS = 6  # personas that a user without conversations is shown
-ACCEPTED = "Message-Accepted"  # a header that tells the composer that its message is stored
+ACCEPTED_HEADER = "Message-Accepted"  # a header that tells the composer that its message is stored
 
 
 @require_http_methods(["GET", "POST"])
 def home(request: Request) -> HttpResponse:
     if request.method == "GET":
-        return _in_project(request) if request.GET.get("project") else page(request, None)
+        return _redirect_to_project(request) if request.GET.get("project") else page(request, None)
     scope: ChatScope | None = None
     try:
         scope = _new_scope(request, request.POST)
         ask = _ask(request)
         conversation = start_conversation(user=request.user, scope=scope, ask=ask, temporary=_temporary(request))
     except ProductError as error:
-        return _refused(request, None, error, scope)
+        return _show_refusal(request, None, error, scope)
     address = reverse("chat:conversation", args=[conversation.pk])
     if not request.htmx:
         return redirect(address)
     # Render the conversation into the open page: a redirect would load another page before the answer appears.
     response = page(request, visible_conversation(request.user, conversation.pk), chips=())
     response["Content-Location"] = address
-    response[ACCEPTED] = "yes"
+    response[ACCEPTED_HEADER] = "yes"
     return response
 
 
-def _in_project(request: Request) -> HttpResponse:
+def _redirect_to_project(request: Request) -> HttpResponse:
     """Redirect to the page of the project in the URL, with the rest of the query."""
     query = request.GET.copy()
     [project] = query.pop("project")[-1:]
@@ -116,7 +116,7 @@ def send(request: Request, row: Conversation) -> HttpResponse:
     try:
         sent = send_or_queue(user=request.user, conversation=row, ask=_ask(request))
     except ProductError as error:
-        return _refused(request, row, error)
+        return _show_refusal(request, row, error)
     if not isinstance(sent, NextMessage):
         return turns_response(request, row, sent, question=True)
     if not request.htmx:
@@ -124,7 +124,7 @@ def send(request: Request, row: Conversation) -> HttpResponse:
     response = render(request, "chat/_next.html", {"conversation": row, "next": next_view(row)}, status=202)
     response["HX-Retarget"] = "#next"
     response["HX-Reswap"] = "innerHTML"
-    response[ACCEPTED] = "yes"
+    response[ACCEPTED_HEADER] = "yes"
     return response
 
 
@@ -160,9 +160,11 @@ def report(request: Request, pk: UUID) -> HttpResponse:
         "panel": panel,
         "turn": turn,
         "conversation": turn.conversation,
-        "spent": spent(ModelCall.objects.filter(turn=turn)),
-        "so_far": spent(ModelCall.objects.filter(conversation=turn.conversation)),
-        "offers": in_words(offers_again(turn, panel.report), panel.report["limit"]) if panel is not None else (),
+        "spent": describe_total(ModelCall.objects.filter(turn=turn)),
+        "so_far": describe_total(ModelCall.objects.filter(conversation=turn.conversation)),
+        "offers": describe_offers(find_larger_model_offers(turn, panel.report), panel.report["limit"])
+        if panel is not None
+        else (),
     }
     return render(request, "chat/_context.html" if request.htmx else "chat/context.html", context)
 
@@ -188,14 +190,14 @@ def plan(request: Request, pk: UUID | None = None) -> HttpResponse:
         return render(request, "chat/_plan.html", {"plan": shown, "plan_url": request.path, "swapped": True})
     row = scope.conversation
     marks = marks_on(row.pk, row.leaf_id) if row is not None else NO_MARKS
-    plan_offers = offers(user=request.user, scope=scope, draft=draft, plan=shown["planned"], model=model)
+    plan_offers = find_offers(user=request.user, scope=scope, draft=draft, plan=shown["planned"], model=model)
     context = {
         **shown,
         "panel": inspector.of_plan(shown["planned"], marks),
         "plan_url": request.path,
         "conversation": row,
-        "so_far": spent(ModelCall.objects.filter(conversation=row)) if row else "",
-        "offers": in_words(plan_offers, shown["planned"]["limit"]),
+        "so_far": describe_total(ModelCall.objects.filter(conversation=row)) if row else "",
+        "offers": describe_offers(plan_offers, shown["planned"]["limit"]),
     }
     return render(request, "chat/_context.html", context)
 
@@ -233,7 +235,7 @@ def _sizes(user: User, draft: TurnDraft, planned: Plan) -> dict[str, int]:
     """Return the tokens of the draft's files by id: as planned, or if the draft does not fit, of their whole texts."""
     if planned["fits"] is False:
         files = chosen_files(user=user, ids=draft.files)
-        return {str(file.pk): size for file in files if (size := tokens_of(file=file))}
+        return {str(file.pk): size for file in files if (size := get_token_count(file=file))}
     chosen = {str(pk) for pk in draft.files}
     sized = ((each.get("id") or "", each.get("tokens")) for each in planned["sources"])
     return {pk: tokens for pk, tokens in sized if pk in chosen and tokens}
@@ -320,8 +322,8 @@ def approval(request: Request, turn: Turn) -> HttpResponse:
         if request.htmx:
             return HttpResponse(status=204)  # the page gets the decision with the answer's events
         return redirect(reverse("chat:conversation", args=[turn.conversation_id]) + f"#m-{turn.answer_id}")
-    part = asking(async_to_sync(answer_of)(turn).parts, request.GET.get("call", ""))
-    context = {"part": shown(part), "turn_id": turn.pk, "status": turn.answer.status}
+    part = find_call_part(async_to_sync(load_answer)(turn).parts, request.GET.get("call", ""))
+    context = {"part": with_decision_members(part), "turn_id": turn.pk, "status": turn.answer.status}
     return render(request, "chat/_approval.html", context)
 
 
@@ -339,7 +341,7 @@ def change_persona(request: Request, row: Conversation) -> HttpResponse:
 def offer_prompts(request: Request, pk: UUID | None = None) -> HttpResponse:
     """Show completions for a message that begins with /: the user's prompts and the persona's starter messages."""
     scope = scope_of(visible_conversation(request.user, pk)) if pk else _new_scope(request, request.GET)
-    offered = offered_prompts(
+    offered = suggest_prompts(
         user=request.user, persona=scope.persona, project=scope.project, typed=request.GET.get("q", "")
     )
     return render(request, "chat/_prompts.html", {"offered": offered})
@@ -431,26 +433,26 @@ def page(
         "messages": shown.messages,
         "older": shown.older,
         "excerpt": shown.excerpt,
-        "answering": pages.being_written(shown.messages),
+        "answering": pages.has_live_answer(shown.messages),
         **side_context(request),
         "chips": chips,
         "draft": draft,
         "problem": problem,
         "plan": plan_view,
         "temporary": row.temporary if row else _temporary(request),
-        "original": pages.original_of(row),
+        "original": pages.find_original(row),
         "suggests": row is None and scope.persona is None and scope.project is None,
-        "folds_from": pages.FOLDS_FROM,
+        "folds_from": pages.FOLDED_CHARACTERS,
         "next": next_view(row) if getattr(row, "waits", True) else None,
-        "run": run_views.of_conversation(request.user, row),
+        "run": run_views.run_of_conversation(request.user, row),
         "first": first_steps(request.user) if row is None and not scope.project and not request.GET else None,
         **choices,
-        **(surroundings(request.user, scope, query=request.GET.get("q", "")) if row is None else {}),
+        **(composer_surroundings(request.user, scope, query=request.GET.get("q", "")) if row is None else {}),
     }
     return render(request, "chat/conversation.html", context, status=problem.status if problem else 200)
 
 
-def _refused(
+def _show_refusal(
     request: Request, row: Conversation | None, error: ProductError, scope: ChatScope | None = None
 ) -> HttpResponse:
     """Show the page again with the error and the draft. For htmx raise the error: the page still has the draft."""
@@ -466,7 +468,7 @@ def turns_response(request: Request, row: Conversation, turns: list[Turn], *, qu
         return redirect("chat:conversation", row.pk)
     context = {"conversation": row, "messages": pages.answers_page(turns, question=question)}
     response = render(request, "chat/_turn.html", context)
-    response[ACCEPTED] = "yes"
+    response[ACCEPTED_HEADER] = "yes"
     return response
 
 

@@ -21,12 +21,12 @@ from chat.web.conversation import composer_scope
 from core.requests import identifier
 from core.sentences import Sentence
 from files.index.ledger import Payer
-from files.index.search import PassageExcerpt, excerpts, search_many
+from files.index.search import PassageExcerpt, cut_excerpts, search_many
 from files.models import File
 from personas.services import model_for
 
 ROWS = 20
-PASSAGES = 60  # search hits; each file shows only its best one
+MAX_HITS = 60  # search hits; each file shows only its best one
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +63,7 @@ def pick(request: Request, pk: UUID | None = None) -> HttpResponse:
             file=file,
             passage=passage,
             chosen=file.pk in chosen,
-            why_not="" if file.pk in chosen else _why_not(file, list(chosen.values()), allowed),
+            why_not="" if file.pk in chosen else _refusal_reason(file, list(chosen.values()), allowed),
         )
         for file, passage in matches.files
     ]
@@ -78,8 +78,8 @@ def _matches(user: User, query: str) -> FileMatches:
     if not query:
         return FileMatches([(file, None) for file in visible[:ROWS]])
     best: dict[UUID, PassageExcerpt] = {}
-    result = search_many(queries=[query], files=visible, limit=PASSAGES, payer=Payer(user.pk))
-    for passage in excerpts(result.hits):
+    result = search_many(queries=[query], files=visible, limit=MAX_HITS, payer=Payer(user.pk))
+    for passage in cut_excerpts(result.hits):
         best.setdefault(passage.file, passage)
     named = {file.pk: file for file in visible.filter(name__icontains=query)[:ROWS]}
     inside = visible.in_bulk(best)
@@ -87,7 +87,7 @@ def _matches(user: User, query: str) -> FileMatches:
     return FileMatches([(file, best.get(file.pk)) for file in files.values()][:ROWS], result.notes)
 
 
-def _why_not(file: File, chosen: Sequence[int | None], allowed: DocumentBudget) -> str:
+def _refusal_reason(file: File, chosen: Sequence[int | None], allowed: DocumentBudget) -> str:
     """Return why the file may not be chosen, empty if it may. `chosen`: the tokens of the chosen files."""
     size = document_tokens(file)
     if file.status == File.Status.FAILED:

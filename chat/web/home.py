@@ -1,4 +1,4 @@
-"""Collect what stands around the composer of a new conversation: its project, or recent projects and personas."""
+"""Build the context around the composer of a new conversation: its project, or recent projects and personas."""
 
 from collections.abc import Iterable, Mapping
 from typing import TypeVar
@@ -8,9 +8,9 @@ from django.db.models import Model as Row
 from django.db.models import QuerySet
 
 from accounts.models import User
-from chat.conversations.team_shares import received_by
+from chat.conversations.team_shares import list_received
 from chat.ledger.models import ModelCall
-from chat.ledger.services import spent
+from chat.ledger.services import describe_total
 from chat.models import Conversation
 from chat.models.conversation_state import ChatScope
 from personas.models import Persona
@@ -19,11 +19,11 @@ from projects.pages import project_page
 
 RECENT_ROWS = 3  # projects and also personas on the page
 PROJECT_CONVERSATIONS = 50  # conversations on a project's page
-CONSIDERED = 50  # newest conversations whose projects and personas count as recent
+RECENT_CONVERSATIONS = 50  # newest conversations whose projects and personas count as recent
 Kind = TypeVar("Kind", bound=Row)
 
 
-def surroundings(user: User, scope: ChatScope, *, query: str) -> Mapping[str, object]:
+def composer_surroundings(user: User, scope: ChatScope, *, query: str) -> Mapping[str, object]:
     """Return the context of a conversation that does not exist yet.
 
     With a project, that is everything of its page; `query` is what is searched in its files. Without project and
@@ -34,10 +34,10 @@ def surroundings(user: User, scope: ChatScope, *, query: str) -> Mapping[str, ob
     if scope.persona is not None:
         return {}
     rows = Conversation.objects.listed_for(user).order_by("-updated", "-id")
-    used = list(rows.values_list("project", "persona")[:CONSIDERED])
+    used = list(rows.values_list("project", "persona")[:RECENT_CONVERSATIONS])
     return {
-        "recent_projects": _first(Project.objects.visible_to(user), (project for project, _persona in used)),
-        "recent_personas": _first(Persona.objects.visible_to(user), (persona for _project, persona in used)),
+        "recent_projects": _recent_first(Project.objects.visible_to(user), (project for project, _persona in used)),
+        "recent_personas": _recent_first(Persona.objects.visible_to(user), (persona for _project, persona in used)),
     }
 
 
@@ -47,12 +47,12 @@ def own_conversations(user: User, project: Project) -> Mapping[str, object]:
     # The sum includes all members' conversations; it reveals nothing of their contents.
     return {
         "project_conversations": rows[:PROJECT_CONVERSATIONS],
-        "shared_here": received_by(user).filter(project=project)[:PROJECT_CONVERSATIONS],
-        "spent": spent(ModelCall.objects.filter(project=project)),
+        "shared_here": list_received(user).filter(project=project)[:PROJECT_CONVERSATIONS],
+        "spent": describe_total(ModelCall.objects.filter(project=project)),
     }
 
 
-def _first(rows: QuerySet[Kind], used: Iterable[UUID | None]) -> list[Kind]:
+def _recent_first(rows: QuerySet[Kind], used: Iterable[UUID | None]) -> list[Kind]:
     """Return the rows that were used last, then others."""
     recent = [pk for pk in dict.fromkeys(used) if pk is not None][:RECENT_ROWS]
     visible = rows.in_bulk(recent)

@@ -16,17 +16,17 @@ from django.utils.translation import gettext_lazy as _
 from accounts.access.offered_models import offered_models, with_favourites
 from accounts.access.rights import models_of
 from accounts.models import User
-from chat.conversations.branches import BranchView, branches_of, side_by_side
+from chat.conversations.branches import BranchView, answers_side_by_side, build_branch_views
 from chat.models import Conversation, Message, SummaryJob, Turn
 from chat.models.conversation_state import ChatScope
 from chat.models.parts import MessagePart
 from chat.models.summary import NO_MARKS, Marks, marks_on
 from chat.models.tree import branch, branch_rows, ids_down_to, newest_leaf, siblings, with_rows
-from chat.rendering.cache import blocks_of
-from chat.rendering.page_size import MAX_ASIDE, MAX_CHARACTERS, MAX_HTML, characters_of, count_fitting, html_size
-from chat.rendering.references import Sources, cited, cited_numbers
-from chat.summaries.views import SummaryView, of_branch
-from chat.turns.services import shown as shown_call
+from chat.rendering.cache import render_answers
+from chat.rendering.page_size import MAX_ASIDE, MAX_CHARACTERS, MAX_HTML, count_characters, count_fitting, html_size
+from chat.rendering.references import Sources, cited_numbers, cited_sources
+from chat.summaries.views import SummaryView, summary_of_branch
+from chat.turns.services import with_decision_members as shown_call
 from chat.turns.smaller import offers_send_less
 from core.errors import ProductError
 from core.i18n import percent
@@ -38,15 +38,15 @@ from projects.models import Project
 
 MODELS_IN_PAGE = 12  # models listed in the page itself; each takes about 100 bytes
 FIRST_PAGE = 8  # most messages on the first page of a conversation; scrolling loads older ones
-LINES = 40  # lines of text that fill a screen; a conversation with long messages opens with fewer messages
-LINE = 80  # characters per line
+SCREEN_LINES = 40  # lines of text that fill a screen; a conversation with long messages opens with fewer messages
+LINE_CHARACTERS = 80  # characters per line
 PAGE = 24  # messages per page of older ones
 MESSAGES_BELOW = 12  # messages shown below the message at which a conversation is opened
-FOLDS_FROM = 2_000  # characters, or 25 lines, from which a question shows its beginning only
+FOLDED_CHARACTERS = 2_000  # characters, or 25 lines, from which a question shows its beginning only
 FOLDED_LINES = 25
 
 # Why a fallback model was used, by the code of the error.
-NOT_AVAILABLE = {
+FALLBACK_REASONS = {
     "provider_unreachable": _("its provider could not be reached"),
     "provider_timeout": _("it did not answer in time"),
     "provider_overloaded": _("its provider had a problem of its own"),
@@ -82,7 +82,7 @@ class MessageView:
     """A message as its page shows it.
 
     `parts` are the row's parts. A text part also has `blocks` (safe HTML), a tool call also its `result` and the
-    documents it `found`. `cited` is the number of cited sources. `marks` are the marks on the displayed branch.
+    documents it `found`. `cited_sources` is the number of cited sources. `marks` are the marks on the displayed branch.
     `newest`: this is the last message of the displayed branch. `alternatives` are the answers shown side by side,
     including this one. `summary` covers everything up to this message. `failed` is the failed job of a newer summary.
     `html_size` is the size of this message alone, in bytes.
@@ -117,7 +117,7 @@ class MessageView:
     def folds(self) -> bool:
         """Return whether the message is a question that is so long that its page shows the beginning only."""
         text = self.row.text
-        return len(text) >= FOLDS_FROM or text.count("\n") >= FOLDED_LINES
+        return len(text) >= FOLDED_CHARACTERS or text.count("\n") >= FOLDED_LINES
 
     @property
     def retryable(self) -> bool:
@@ -145,7 +145,7 @@ class MessageView:
     def fallback(self) -> Promise | str:
         """Return why a fallback answered instead of the chosen model; empty without a fallback."""
         turn: Turn | None = getattr(self.row, "turn", None)
-        return NOT_AVAILABLE.get(turn.fallback_reason, "") if turn is not None else ""
+        return FALLBACK_REASONS.get(turn.fallback_reason, "") if turn is not None else ""
 
     @property
     def percent(self) -> str:
@@ -164,24 +164,24 @@ class MessageView:
     def attached(self) -> list[AttachedFile]:
         """Return the files that were uploaded with the message."""
         excluded = self.marks.files.get(self.row.pk, frozenset())
-        return [AttachedFile(file, getattr(file, "pk", None) in excluded) for file in files_of(self.row)]
+        return [AttachedFile(file, getattr(file, "pk", None) in excluded) for file in attached_files(self.row)]
 
 
 def _view(message: Message, sources: Sources, blocks: Sequence[list[str]]) -> MessageView:
     """Return the view of a message. `blocks` come from `chat.rendering.cache`."""
     if message.role != Message.Role.ASSISTANT:
         return MessageView(message, parts=[], cited=0, html_size=html_size(message, ()))
-    cites = sum(1 for _source in cited(message.text, sources))
+    cites = sum(1 for _source in cited_sources(message.text, sources))
     return MessageView(message, _parts(message.parts, blocks), cites, html_size=html_size(message, blocks))
 
 
-def files_of(message: Message) -> list[File | DeletedFile]:
+def attached_files(message: Message) -> list[File | DeletedFile]:
     """Return the files that were uploaded with a message."""
     attached = message.attachments.all()
     return [each.file or DeletedFile(name=each.name, status="deleted") for each in attached]
 
 
-def original_of(conversation: Conversation | None) -> Message | None:
+def find_original(conversation: Conversation | None) -> Message | None:
     """Return the message down to which the conversation was copied from another; None if it is gone or nothing was."""
     if conversation is None or conversation.forked_from is None:
         return None
@@ -189,19 +189,19 @@ def original_of(conversation: Conversation | None) -> Message | None:
     return rows.filter(pk=conversation.forked_from).first()
 
 
-def titles_of(conversation: Conversation) -> dict[str, str]:
+def file_titles(conversation: Conversation) -> dict[str, str]:
     """Return the names of the files that have a citation number in the conversation, by id."""
     ids = [pk for pk in conversation.documents if "/" not in pk]  # ids with a slash are URLs of web pages
     return {str(pk): name for pk, name in File.objects.filter(pk__in=ids).values_list("pk", "name")} if ids else {}
 
 
-def sources_of(message: Message, titles: Mapping[str, str]) -> Sources:
+def sources_of_message(message: Message, titles: Mapping[str, str]) -> Sources:
     """Return the documents that an answer can cite: passages from its searches, otherwise whole files."""
     numbers = message.conversation.documents
     sources = Sources()
-    sources.learn({"number": numbers[pk], "title": title, "file": pk} for pk, title in titles.items())
+    sources.add_documents({"number": numbers[pk], "title": title, "file": pk} for pk, title in titles.items())
     for part in message.parts:
-        sources.learn(part.get("documents", ()))
+        sources.add_documents(part.get("documents", ()))
     return sources
 
 
@@ -219,7 +219,7 @@ def _parts(parts: Sequence[MessagePart], blocks: Sequence[list[str]]) -> list[Sh
             case "tool_call":
                 result = results.get(part["id"])
                 documents = Sources()
-                documents.learn(result.get("documents", ()) if result else ())
+                documents.add_documents(result.get("documents", ()) if result else ())
                 shown.append({**shown_call(part), "result": result, "found": list(documents.values())})
             case _:
                 shown.append({**part})
@@ -237,20 +237,20 @@ def _short_asides(parts: Sequence[MessagePart]) -> list[MessagePart]:
     return shortened
 
 
-def _a_screen_of(messages: list[Message]) -> list[Message]:
+def _fill_screen(messages: list[Message]) -> list[Message]:
     """Return as many of the newest messages as fill a screen."""
     lines = 0
     for index, message in reversed(list(enumerate(messages))):
-        shown = message.text[: LINE * LINES]  # a longer text fills a screen anyway
-        lines += sum(1 + len(line) // LINE for line in shown.splitlines())
-        if lines >= LINES:
+        shown = message.text[: LINE_CHARACTERS * SCREEN_LINES]  # a longer text fills a screen anyway
+        lines += sum(1 + len(line) // LINE_CHARACTERS for line in shown.splitlines())
+        if lines >= SCREEN_LINES:
             return messages[index:]
     return messages
 
 
 def _newest_that_fit(messages: list[Message]) -> list[Message]:
     """Return as many of the newest messages as one page may render."""
-    return messages[-count_fitting(map(characters_of, reversed(messages)), MAX_CHARACTERS) :]
+    return messages[-count_fitting(map(count_characters, reversed(messages)), MAX_CHARACTERS) :]
 
 
 @dataclass(frozen=True, slots=True)
@@ -291,11 +291,11 @@ def branch_page(
         return NO_MESSAGES
     messages = branch(end.pk, newest=PAGE if before else newest or FIRST_PAGE, leaf_depth=end.depth)
     if before is None and newest is None:
-        messages = _a_screen_of(messages)
-    views = placed(_newest_that_fit(messages), conversation, side_by_side_last=before is None)
+        messages = _fill_screen(messages)
+    views = build_views(_newest_that_fit(messages), conversation, side_by_side_last=before is None)
     views = views[-count_fitting((view.size for view in reversed(views)), MAX_HTML) :]
     older = views[0].row.pk if views[0].row.depth > 0 else None
-    summary, failed = of_branch(conversation)
+    summary, failed = summary_of_branch(conversation)
     for index, view in enumerate(views):
         if summary is not None and view.row.pk == summary.row.last_id:
             views[index] = replace(view, summary=summary)
@@ -308,15 +308,15 @@ def answers_page(turns: Sequence[Turn], *, question: bool) -> list[MessageView]:
     """Return the pending answers of a new question. With `question` return the question above them, too."""
     ids = [turns[0].answer_id] + ([turns[0].user_message_id] if question else [])
     rows = list(with_rows(Message.objects.filter(pk__in=ids)).order_by("depth"))
-    return placed(rows, turns[0].conversation, side_by_side_last=True)
+    return build_views(rows, turns[0].conversation, side_by_side_last=True)
 
 
 def one_message(message: Message) -> MessageView:
     """Return the view of one message by itself."""
-    return placed([message], message.conversation)[0]
+    return build_views([message], message.conversation)[0]
 
 
-def placed(
+def build_views(
     messages: Sequence[Message], conversation: Conversation, *, side_by_side_last: bool = False
 ) -> list[MessageView]:
     """Return the views of messages of one branch, with their places in the tree.
@@ -327,21 +327,23 @@ def placed(
         message.conversation = conversation  # the row would otherwise query the database for it
     places = siblings(messages)
     last = messages[-1]
-    group = side_by_side(last) if side_by_side_last and len(places[last.pk]) > 1 else []
+    group = answers_side_by_side(last) if side_by_side_last and len(places[last.pk]) > 1 else []
     # An answer that is being written may have grown between the two queries. The page shows the newer row.
     newer = {message.pk: message for message in group}
     messages = [newer.get(message.pk, message) for message in messages]
     places |= {message.pk: places[last.pk] for message in group}
-    branches = branches_of([*messages, *group], places, conversation.leaf_id)
+    branches = build_branch_views([*messages, *group], places, conversation.leaf_id)
     marks = marks_on(conversation.pk, conversation.leaf_id)
 
     for message in group:
         message.conversation = conversation
     answers = [message for message in (*messages, *group) if message.role == Message.Role.ASSISTANT]
-    _learn_numbers(conversation, answers)
-    titles = titles_of(conversation)
-    sources = {message.pk: sources_of(message, titles) for message in answers}
-    blocks = blocks_of([(message, sources[message.pk]) for message in (*messages, *group) if message.pk in sources])
+    _reload_numbers(conversation, answers)
+    titles = file_titles(conversation)
+    sources = {message.pk: sources_of_message(message, titles) for message in answers}
+    blocks = render_answers(
+        [(message, sources[message.pk]) for message in (*messages, *group) if message.pk in sources]
+    )
 
     def view(message: Message) -> MessageView:
         newest = message.pk == conversation.leaf_id
@@ -354,7 +356,7 @@ def placed(
     return views
 
 
-def _learn_numbers(conversation: Conversation, answers: Sequence[Message]) -> None:
+def _reload_numbers(conversation: Conversation, answers: Sequence[Message]) -> None:
     """Reload the citation numbers if an answer cites a number that the conversation's row does not have.
 
     Documents get their numbers while an answer is written, so a row that was read earlier may lack some. A number never
@@ -365,7 +367,7 @@ def _learn_numbers(conversation: Conversation, answers: Sequence[Message]) -> No
         conversation.refresh_from_db(fields=["documents"])
 
 
-def being_written(views: Sequence[MessageView]) -> bool:
+def has_live_answer(views: Sequence[MessageView]) -> bool:
     """Return whether the page shows an answer that is still being written.
 
     The answers' rows decide, since the conversation's row may have been read earlier.
@@ -383,7 +385,7 @@ def page_at(conversation: Conversation, message: Message) -> MessagesPage:
     path = ids_down_to(leaf.pk, message.depth) if leaf else []
     other = message.pk not in path
     if leaf and other and message.parent_id == leaf.parent_id:
-        other = message.pk not in {each.pk for each in side_by_side(leaf)}
+        other = message.pk not in {each.pk for each in answers_side_by_side(leaf)}
     if not other and len(path) <= PAGE // 2:
         newest = branch_page(conversation, newest=PAGE)
         if any(each.row.pk == message.pk for view in newest.messages for each in (view, *view.alternatives)):
@@ -400,8 +402,8 @@ def _around(message: Message, rows: Sequence[Message], conversation: Conversatio
     """Return as many views as fit on a page. The message has priority, then the rows below it, then the rows above."""
     position = next(index for index, row in enumerate(rows) if row.pk == message.pk)
     from_message = [*range(position, len(rows)), *reversed(range(position))]
-    chosen = from_message[: count_fitting((characters_of(rows[each]) for each in from_message), MAX_CHARACTERS)]
-    views = dict(zip(sorted(chosen), placed([rows[each] for each in sorted(chosen)], conversation), strict=True))
+    chosen = from_message[: count_fitting((count_characters(rows[each]) for each in from_message), MAX_CHARACTERS)]
+    views = dict(zip(sorted(chosen), build_views([rows[each] for each in sorted(chosen)], conversation), strict=True))
     chosen = chosen[: count_fitting((views[each].size for each in chosen), MAX_HTML)]
     return [views[each] for each in sorted(chosen)]
 
@@ -416,11 +418,11 @@ def first_since(conversation: Conversation, day: str) -> UUID:
         try:
             start = datetime.combine(date.fromisoformat(day), time.min)
         except ValueError as error:
-            raise ProductError("bad_day", "Write the day as in 2026-11-21.") from error
+            raise ProductError("bad_day", "Write the day as a date such as 2026-11-21.") from error
         rows = rows.filter(created__gte=timezone.make_aware(start))
     first = rows.order_by("depth").values_list("pk", flat=True).first()
     if first is None:
-        raise ProductError("nothing_since", "Nothing was written here on that day or later. Choose an earlier one.")
+        raise ProductError("nothing_since", "There are no messages on or after that day. Choose an earlier day.")
     return first
 
 

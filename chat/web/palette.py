@@ -80,7 +80,7 @@ def commands() -> list[PaletteRow]:
         PaletteRow(_("Settings"), "settings", reverse("settings:preferences")),
         PaletteRow(_("My usage"), "task", reverse("chat:usage")),
         PaletteRow(_("Import and export"), "file", reverse("chat:imports")),
-        PaletteRow(_("Notify me while I look elsewhere: on or off"), "chat", does="notify"),
+        PaletteRow(_("Notifications while this page is in the background: on or off"), "chat", does="notify"),
         PaletteRow(_("Choose several conversations"), "tick", does="choose"),
         PaletteRow(_("Narrow or wide list"), "side", keys="Ctrl B", does="rail"),
         PaletteRow(_("Keyboard shortcuts"), "key", keys="?", does="keys"),
@@ -100,21 +100,21 @@ def _recent(request: Request) -> Iterable[PaletteGroup]:
 
 
 def _titles(user: User, query: str) -> Iterable[PaletteGroup]:
-    titles, total = search.titles(user=user, query=query, most=ROWS_PER_GROUP)
-    address = f"{reverse('chat:search')}?{urlencode({'q': query, 'titles': search.SOME_TITLES})}"
+    titles, total = search.match_titles(user=user, query=query, most=ROWS_PER_GROUP)
+    address = f"{reverse('chat:search')}?{urlencode({'q': query, 'titles': search.MORE_TITLES})}"
     yield PaletteGroup(_("Conversations"), [_conversation(each) for each, _pieces in titles], total, address)
 
 
 def _messages(user: User, query: str) -> Iterable[PaletteGroup]:
     results = search.search(user=user, query=query, limit=ROWS_PER_GROUP, most_titles=0)
-    total = len(results.hits) if results.after is None else search.spoken(user=user, query=query)
-    many = total > search.MANY
+    total = len(results.hits) if results.after is None else search.count_messages(user=user, query=query)
+    many = total > search.MAX_COUNTED
     rows = []
     for hit in results.hits:
         row = _conversation(hit.message.conversation, hit.pieces)
         rows.append(PaletteRow(row.name, row.icon, f"{row.address}?at={hit.message.pk}", pieces=row.pieces))
     address = f"{reverse('chat:search')}?{urlencode({'q': query})}#messages-found"
-    yield PaletteGroup(_("Messages"), rows, min(total, search.MANY), address, many)
+    yield PaletteGroup(_("Messages"), rows, min(total, search.MAX_COUNTED), address, many)
 
 
 def _named(user: User, query: str) -> Iterable[PaletteGroup]:
@@ -124,7 +124,7 @@ def _named(user: User, query: str) -> Iterable[PaletteGroup]:
         "personas": (_("Personas"), "persona", "personas:persona"),
         "files": (_("Files"), "file", "files:file"),
     }
-    for kind, matches in search.named(user=user, query=query, limit=ROWS_PER_GROUP).items():
+    for kind, matches in search.match_names(user=user, query=query, limit=ROWS_PER_GROUP).items():
         label, icon, view = kinds[kind]
         rows = [PaletteRow(row.name, icon, reverse(view, args=[row.pk])) for row in matches.rows]
         yield PaletteGroup(label, rows, matches.total, f"{reverse('chat:search')}?{urlencode({'q': query})}#{kind}")

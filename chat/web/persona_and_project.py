@@ -28,7 +28,7 @@ from personas.services import model_for
 from personas.sharing.roles import require_owner, visible_persona
 from projects.models import Project
 from projects.models.roles import visible_project
-from projects.services import files_of
+from projects.services import project_files
 
 
 @with_row(visible_persona)
@@ -87,7 +87,7 @@ def project_meter(*, user: User, project: Project) -> ProjectMeter:
     scope = ChatScope(None, project, project.persona)
     chosen = model_for(project.persona, user)
     files, failed = _files(user, scope, chosen)
-    pictures = sum(file.is_image and file.status in READABLE for file in files_of(project))
+    pictures = sum(file.is_image and file.status in READABLE for file in project_files(project))
     fits = []
     for model in models_of(user):
         sent = _files(user, scope, model)[0]

@@ -24,13 +24,13 @@ from chat.models.parts import CitationPlace, MessagePart
 from chat.models.tree import branch_rows
 from chat.rendering.documents import MARKDOWN_TYPES
 from chat.rendering.references import CITED, Source, place_href
-from chat.web.messages import sources_of, titles_of
+from chat.web.messages import file_titles, sources_of_message
 from core.errors import NotFound
 from core.requests import get_or_404, with_row
 from files.models import File, FileText
 
-PASSAGE = 600  # characters of one passage
-LEAD = 120  # characters before the sentence that a citation leads to
+PASSAGE_CHARACTERS = 600  # characters of one passage
+LEAD_CHARACTERS = 120  # characters before the sentence that a citation leads to
 CHARACTERS_AROUND = 60  # characters of the answer on either side of a citation
 MOST_ANSWERS = 200  # newest answers of a conversation whose sources are listed
 MOST_PASSAGES = 40  # passages shown in one list; later sources can still be opened
@@ -83,35 +83,35 @@ class _NumberedSource:
     quotes: list[Quote]
 
 
-def of_answer(user: User, answer: Message, citation: str = "") -> list[SourceView]:
+def sources_of_answer(user: User, answer: Message, citation: str = "") -> list[SourceView]:
     """Return the cited sources of an answer in the order of their numbers, then the hits that it does not cite.
 
     Each shows the sentence that its first citation leads to, or `citation`: the index of a part and the number of a
     citation in it, as in “2.0”.
     """
-    return _views(user, _collected([answer], citation))
+    return _views(user, _collect_sources([answer], citation))
 
 
-def of_conversation(user: User, conversation: Conversation) -> list[SourceView]:
-    """Return the sources of the displayed branch, in the order of `of_answer`."""
+def sources_of_conversation(user: User, conversation: Conversation) -> list[SourceView]:
+    """Return the sources of the displayed branch, in the order of `sources_of_answer`."""
     rows = branch_rows(conversation.leaf_id).filter(role=Message.Role.ASSISTANT).order_by("-depth")[:MOST_ANSWERS]
-    return _views(user, _collected(list(rows)[::-1]))
+    return _views(user, _collect_sources(list(rows)[::-1]))
 
 
 def one_source(user: User, answer: Message, number: int, citation: str = "") -> SourceView:
-    """Return the source with this number in an answer, as `of_answer`. Raises `NotFound`."""
-    numbered = _collected([answer], citation)
+    """Return the source with this number in an answer, as `sources_of_answer`. Raises `NotFound`."""
+    numbered = _collect_sources([answer], citation)
     if number not in numbered:
         raise NotFound("source")
     return _views(user, {number: numbered[number]})[0]
 
 
-def _collected(answers: Sequence[Message], citation: str = "") -> dict[int, _NumberedSource]:
+def _collect_sources(answers: Sequence[Message], citation: str = "") -> dict[int, _NumberedSource]:
     """Return the sources that are cited or were returned by a tool, by number."""
     collected: dict[int, _NumberedSource] = {}
-    titles = titles_of(answers[0].conversation) if answers else {}
+    titles = file_titles(answers[0].conversation) if answers else {}
     for answer in answers:
-        sources = sources_of(answer, titles)
+        sources = sources_of_message(answer, titles)
         documents = dict(_documents(answer.parts))
         places = _places(answer.parts, citation)
         quotes: dict[int, list[Quote]] = {}
@@ -163,7 +163,7 @@ def _quotes(text: str) -> Iterator[tuple[int, str]]:
 def _views(user: User, numbered: Mapping[int, _NumberedSource]) -> list[SourceView]:
     """Return the views of the sources, the cited ones first."""
     ordered = sorted(numbered.items(), key=lambda entry: (not entry[1].quotes, entry[0]))
-    files = {str(_file(entry)) for _, entry in ordered if _file(entry)}
+    files = {str(_file_id(entry)) for _, entry in ordered if _file_id(entry)}
     rows = File.objects.visible_to(user).filter(pk__in=files).values_list("pk", "media_type")
     visible = {str(pk): media_type for pk, media_type in rows}
     return [
@@ -174,13 +174,13 @@ def _views(user: User, numbered: Mapping[int, _NumberedSource]) -> list[SourceVi
             place=_place(entry),
             excerpt=_excerpt(entry, visible) if index < MOST_PASSAGES else SourceExcerpt(),
             quotes=entry.quotes,
-            markdown=visible.get(_file(entry)) in MARKDOWN_TYPES,
+            markdown=visible.get(_file_id(entry)) in MARKDOWN_TYPES,
         )
         for index, (number, entry) in enumerate(ordered)
     ]
 
 
-def _file(numbered: _NumberedSource) -> str:
+def _file_id(numbered: _NumberedSource) -> str:
     """Return the id of the source's file, empty for a web page."""
     if "file" in numbered.document:
         return str(numbered.document["file"])
@@ -202,7 +202,7 @@ def _place(numbered: _NumberedSource) -> str:
 def _excerpt(numbered: _NumberedSource, visible: Container[str]) -> SourceExcerpt:
     """Return the passage from the file's current text. A web page or deleted file has the text that the model got."""
     document, place = numbered.document, numbered.place
-    file = _file(numbered)
+    file = _file_id(numbered)
     contents = str(document.get("contents", "")).strip()
     if place is not None and "quote" in place:
         start = contents.find(place["quote"])
@@ -212,35 +212,35 @@ def _excerpt(numbered: _NumberedSource, visible: Container[str]) -> SourceExcerp
     if file not in visible:
         return SourceExcerpt(tail=_cut(contents))
     if place is not None and "file" in place:
-        first = max(place["start"], place["sentence_start"] - LEAD - 1)
-        length = min(place["end"], place["sentence_end"] + PASSAGE + 1) - first
-        if text := _text_of(file, first, length):
+        first = max(place["start"], place["sentence_start"] - LEAD_CHARACTERS - 1)
+        length = min(place["end"], place["sentence_end"] + PASSAGE_CHARACTERS + 1) - first
+        if text := _load_text(file, first, length):
             return _around(text, place["sentence_start"] - first, place["sentence_end"] - first)
     start = int(document.get("start", 0))
-    length = min(int(document.get("end", start + PASSAGE + 1)) - start, PASSAGE + 1)
-    return SourceExcerpt(tail=_cut(_text_of(file, start, length).strip() or contents))
+    length = min(int(document.get("end", start + PASSAGE_CHARACTERS + 1)) - start, PASSAGE_CHARACTERS + 1)
+    return SourceExcerpt(tail=_cut(_load_text(file, start, length).strip() or contents))
 
 
-def _text_of(file: str, start: int, length: int) -> str:
+def _load_text(file: str, start: int, length: int) -> str:
     """Return characters of the file's text; empty for a file without a text."""
     rows = FileText.objects.filter(file=UUID(file)).annotate(passage=Substr("text", start + 1, max(1, length)))
     return rows.values_list("passage", flat=True).first() or ""
 
 
 def _around(text: str, start: int, end: int) -> SourceExcerpt:
-    """Return the sentence [start, end) with text around it: `PASSAGE` characters in all, or the whole sentence."""
-    lead = text[max(0, start - LEAD) : start]
-    if start > LEAD:
+    """Return the sentence [start, end) with text around it: `PASSAGE_CHARACTERS` in total, or the whole sentence."""
+    lead = text[max(0, start - LEAD_CHARACTERS) : start]
+    if start > LEAD_CHARACTERS:
         lead = f"…{lead.partition(' ')[2]}"
     tail = text[end:]
-    room = max(0, PASSAGE - len(lead) - (end - start))
+    room = max(0, PASSAGE_CHARACTERS - len(lead) - (end - start))
     return SourceExcerpt(
         lead.lstrip(), text[start:end], f"{tail[:room].rpartition(' ')[0]}…" if len(tail) > room else tail
     )
 
 
 def _cut(text: str) -> str:
-    return text if len(text) <= PASSAGE else f"{text[:PASSAGE].rpartition(' ')[0]}…"
+    return text if len(text) <= PASSAGE_CHARACTERS else f"{text[:PASSAGE_CHARACTERS].rpartition(' ')[0]}…"
 
 
 @with_row(visible_message, "GET")
@@ -248,7 +248,7 @@ def answer_sources(request: Request, message: Message) -> HttpResponse:
     return _panel(
         request,
         {
-            "sources": of_answer(request.user, message, request.GET.get("citation", "")),
+            "sources": sources_of_answer(request.user, message, request.GET.get("citation", "")),
             "message": message,
             "turn": getattr(message, "turn", None),
             "conversation": message.conversation,
@@ -258,7 +258,9 @@ def answer_sources(request: Request, message: Message) -> HttpResponse:
 
 @with_row(visible_conversation, "GET")
 def conversation_sources(request: Request, conversation: Conversation) -> HttpResponse:
-    return _panel(request, {"sources": of_conversation(request.user, conversation), "conversation": conversation})
+    return _panel(
+        request, {"sources": sources_of_conversation(request.user, conversation), "conversation": conversation}
+    )
 
 
 @with_row(visible_message, "GET")
@@ -277,7 +279,7 @@ def doubt(request: Request, message: Message, part: int, citation: int) -> HttpR
     shown = next((each for each in doubts if each["citation"] == citation), None)
     if shown is None:
         raise NotFound("citation")
-    sources = sources_of(message, titles_of(message.conversation))
+    sources = sources_of_message(message, file_titles(message.conversation))
     places = (each for checked in message.parts[part : part + 1] for each in checked.get("places", ()))
     links = {each["number"]: place_href(each) for each in places if each["citation"] == citation}
     context = {

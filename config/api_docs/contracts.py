@@ -40,8 +40,8 @@ class SchemaView(SpectacularAPIView):
 
 def document(host: str, *, secure: bool) -> JsonObject:
     """Return the AsyncAPI document of the socket at this host."""
-    sent = events.sent_on_the_socket()
-    received = events.received()
+    sent = events.socket_event_schemas()
+    received = events.frame_schemas()
     messages = {**sent, **received}
     return {
         "asyncapi": "3.0.0",

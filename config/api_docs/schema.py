@@ -46,7 +46,7 @@ PROBLEM: Document = {
     },
 }
 TURN_EVENT: Document = {
-    "oneOf": list(events.sent_for_a_turn().values()),
+    "oneOf": list(events.turn_event_schemas().values()),
     "discriminator": {"propertyName": "type"},
 }
 REFUSED: Document = {

@@ -17,7 +17,7 @@ from markdown_it.renderer import RendererHTML
 from markdown_it.token import Token
 from markdown_it.utils import OptionsDict
 
-from chat.rendering.highlighting import Colours, highlighted
+from chat.rendering.highlighting import Colours, highlight
 from config.help import guide
 from config.help.guide import ENGLISH, GuidePage, GuidePlace, resolve_link
 
@@ -44,7 +44,7 @@ class GuideRenderer(RendererHTML):
 
     def fence(self, tokens: Sequence[Token], idx: int, options: OptionsDict, env: Any) -> str:
         language = tokens[idx].info.split(" ")[0]
-        return self._code(highlighted(tokens[idx].content, "bash" if language == "sh" else language, Colours()))
+        return self._code(highlight(tokens[idx].content, "bash" if language == "sh" else language, Colours()))
 
     def code_block(self, tokens: Sequence[Token], idx: int, options: OptionsDict, env: Any) -> str:
         return self._code(escape(tokens[idx].content, quote=False))

@@ -33,8 +33,8 @@ from core.errors import ProductError
 from core.ids import id_at
 from core.logs.metrics import may_read
 from core.permissions import has_right
-from files.index.chunks import outdated
-from files.index.indexing import outdated_words
+from files.index.chunks import files_with_outdated_chunks
+from files.index.indexing import files_with_outdated_words
 from files.models import File
 
 VERSION = "1"
@@ -121,7 +121,10 @@ def _files(now: datetime) -> Iterator[GaugeMetricFamily]:
     size = recent.aggregate(Sum("size"))["size__sum"] or 0
     yield _metric("uploads_last_hour", "Files of the last hour, by status.", _by("status", File.Status, counts))
     yield _metric("uploaded_bytes_last_hour", "Their bytes.", [({}, size)])
-    older = [({"what": "chunks"}, outdated().count()), ({"what": "words"}, outdated_words().count())]
+    older = [
+        ({"what": "chunks"}, files_with_outdated_chunks().count()),
+        ({"what": "words"}, files_with_outdated_words().count()),
+    ]
     yield _metric("files_to_index_again", "Files that an older version has indexed. Search uses that meanwhile.", older)
 
 

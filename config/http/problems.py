@@ -17,7 +17,7 @@ from drf_standardized_errors.types import ExceptionHandlerContext
 from redis.exceptions import RedisError
 from rest_framework.response import Response
 
-from chat.openai_api.errors import refusal
+from chat.openai_api.errors import error_response
 from core.errors import ProductError
 from core.requests import awaits_fragment, with_headers
 from core.sentences import Sentence, shortened
@@ -126,8 +126,8 @@ def _is_disconnected(cause: BaseException | None) -> bool:
 
 def json_problem(request: HttpRequest, error: ProductError) -> JsonResponse:
     if request.path.startswith("/v1/"):
-        return refusal(request, error)
-    body = problem_members(request, error.status, error.code, error.sentence, extra=error.extra)
+        return error_response(request, error)
+    body = problem(request, error.status, error.code, error.sentence, extra=error.extra)
     return JsonResponse(body, status=error.status, content_type=MEDIA_TYPE, headers=error.headers)
 
 

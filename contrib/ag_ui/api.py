@@ -54,7 +54,7 @@ class AgUiView(ScopedView):
             messages=run.agent_input.messages,
         )
         lines = _lines(Translation(head, parts), turn, after_seq, get_language() or "")
-        return event_stream.response(Credential.of(request._request, self.person), lines)
+        return event_stream.stream_response(Credential.of(request._request, self.person), lines)
 
 
 async def _lines(translation: Translation, turn: Turn, after_seq: int, language: str) -> AsyncIterator[str]:
@@ -70,9 +70,9 @@ async def _lines(translation: Translation, turn: Turn, after_seq: int, language:
                 yield ": waiting\n\n"
                 continue
             ended = wire["type"] == EventType.SNAPSHOT and wire["status"] not in Turn.LIVE
-            row = await event_stream.row_of(turn.pk) if ended else None
+            row = await event_stream.load_turn(turn.pk) if ended else None
             with override(language):  # the stream is read after the middleware that chose the language has ended
-                events = translation.feed(event_stream.readable(wire))
+                events = translation.feed(event_stream.translate_event(wire))
                 events += [] if row is None else translation.end(row)
             for event in events:
                 yield encode(event)

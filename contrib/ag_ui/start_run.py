@@ -15,7 +15,7 @@ from chat.sending.services import send
 from chat.summaries.idle import require_idle
 from chat.turns.admission import QuestionTokens, admit
 from chat.turns.services import decide_call
-from chat.turns.submit import Ask, begin_answers, check_effort, models_of, remember_effort, turns_of_key
+from chat.turns.submit import Ask, begin_answers, check_effort, choose_models, find_turns_of_key, remember_effort
 from contrib.ag_ui.run_input import EarlierMessage, RunDecision, RunRequest
 from core.errors import NotFound, ProductError
 from core.sentences import Sentence
@@ -90,7 +90,7 @@ def _begin_turn(conversation: Conversation, earlier: Sequence[EarlierMessage]) -
 
 
 def _require_tools(conversation: Conversation, run: RunRequest, models: list[UUID]) -> None:
-    [model] = models_of(conversation, models)
+    [model] = choose_models(conversation, models)
     if run.options.tools and not model.tools:
         sentence = Sentence(
             "{name} cannot call tools. Leave “tools” out, or ask an admin to switch them on for it.", name=model.name
@@ -101,7 +101,7 @@ def _require_tools(conversation: Conversation, run: RunRequest, models: list[UUI
 def _continue_turn(conversation: Conversation, run: RunRequest, key: str | None) -> Turn:
     """Begin a turn below the answer whose tool calls the program has run."""
     locked = lock(conversation)
-    if earlier := turns_of_key(locked, key):
+    if earlier := find_turns_of_key(locked, key):
         return earlier[0]
     status = require_idle(locked)
     answered_turn = _take_results(locked, run)
@@ -112,7 +112,7 @@ def _continue_turn(conversation: Conversation, run: RunRequest, key: str | None)
         raise ProductError("no_tool_waits", sentence, status=409)
     models = [pk for pk in (run.model or answered_turn.model_id,) if pk]
     _require_tools(locked, run, models)
-    chosen, options = models_of(locked, models), run.options.as_json()
+    chosen, options = choose_models(locked, models), run.options.as_json()
     check_effort(run.effort, chosen)
     remember_effort(locked, run.effort)
     admitted = admit(locked, status, chosen, QuestionTokens())

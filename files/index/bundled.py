@@ -9,7 +9,7 @@ from typing import Any
 import wordllama
 
 from core.outside import wait_outside
-from files.index.vectors import Vector, unit
+from files.index.vectors import Vector, normalize
 
 CAPITAL_WORDS = 2  # most words of a name in capitals
 DIMENSIONS = 256
@@ -27,9 +27,9 @@ def embed_batch(texts: Sequence[str]) -> list[Vector | None]:
     limits the size of the batch.
     """
     lowered = [_lower_capitals(text) for text in texts]
-    with nullcontext() if sum(map(len, texts)) <= SMALL_BATCH else _turn():
+    with nullcontext() if sum(map(len, texts)) <= SMALL_BATCH else _wait_for_turn():
         rows = _load_model().embed(lowered, batch_size=len(lowered))
-    return [unit(row) for row in rows]
+    return [normalize(row) for row in rows]
 
 
 def _load_model() -> Any:
@@ -43,7 +43,7 @@ def _load_model() -> Any:
 
 
 @contextmanager
-def _turn() -> Iterator[None]:
+def _wait_for_turn() -> Iterator[None]:
     """Run the block alone in this process. The wait for its turn holds no database connection."""
     if not _embedding.acquire(blocking=False):
         with wait_outside():

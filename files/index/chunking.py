@@ -17,10 +17,10 @@ from itertools import accumulate
 from llm import tokens
 
 VERSION = 1  # version of these rules; a background task rechunks files of an older version
-TARGET = 512  # most tokens per chunk
+MAX_CHUNK_TOKENS = 512  # most tokens per chunk
 LEAST_CHUNK_TOKENS = 256  # least tokens of a chunk that ends early at a stronger pause
 LEAST_BEFORE_HEADING = 128  # least tokens of a chunk that ends early before a heading
-OVERLAP = 64  # most tokens that a chunk repeats of the previous one
+OVERLAP_TOKENS = 64  # most tokens that a chunk repeats of the previous one
 MAX_HEADING = 120  # characters per heading in a path
 MAX_TABLE_HEAD = 400  # characters; longer heads are not stored with chunks
 BETWEEN_HEADINGS = " › "
@@ -42,7 +42,8 @@ _TABLE = re.compile(
     r"|^(?P<cells>[^\n\t]*+\t[^\n]*+)\n(?P<lines>(?:[^\n\t]*+\t[^\n]*(?:\n|\Z))+)",
     re.MULTILINE,
 )
-_REMARKS = re.compile(r"text/(?:plain|x-|css|javascript|csv|tab-)|application/json")
+# Types of texts in which a line that begins with # is a comment.
+_HASH_COMMENT_TYPES = re.compile(r"text/(?:plain|x-|css|javascript|csv|tab-)|application/json")
 _STRENGTHS = {"paragraph": PARAGRAPH, "line": LINE, "sentence": SENTENCE}
 
 
@@ -78,23 +79,23 @@ def chunk_spans(text: str, *, media_type: str = "text/markdown") -> Iterator[Chu
 
     `media_type`: in programs and plain texts, lines that begin with # are comments, not headings.
     """
-    headings = not _REMARKS.match(media_type)
+    headings = not _HASH_COMMENT_TYPES.match(media_type)
     atoms = list(_atoms(text, headings=headings))
     sums = [0, *accumulate(atom.tokens for atom in atoms)]
     outline = _Outline(text, media_type, headings=headings)
     first = 0
     while first < len(atoms):
-        last = _last(atoms, sums, first)
-        span = _span(text, atoms[first].start, atoms[last].end, outline)
+        last = _last_atom(atoms, sums, first)
+        span = _trimmed_span(text, atoms[first].start, atoms[last].end, outline)
         # A joined text may have a few more tokens than its parts.
-        while span and span.tokens > TARGET and last > first:
+        while span and span.tokens > MAX_CHUNK_TOKENS and last > first:
             last -= 1
-            span = _span(text, atoms[first].start, atoms[last].end, outline)
+            span = _trimmed_span(text, atoms[first].start, atoms[last].end, outline)
         if span:
             yield span
         if last + 1 == len(atoms):
             return
-        first = last + 1 if atoms[last].strength == SECTION else _next(sums, first, last)
+        first = last + 1 if atoms[last].strength == SECTION else _next_atom(sums, first, last)
 
 
 class _Outline:
@@ -143,10 +144,10 @@ def _headings(text: str) -> Iterator[tuple[int, str]]:
             yield match.start(), BETWEEN_HEADINGS.join(path.values())
 
 
-def _last(atoms: Sequence[_Atom], sums: Sequence[int], first: int) -> int:
+def _last_atom(atoms: Sequence[_Atom], sums: Sequence[int], first: int) -> int:
     """Return the index of a chunk's last atom: the latest one with the strongest pause from LEAST to TARGET tokens."""
     best = last = first
-    while last < len(atoms) and (size := sums[last + 1] - sums[first]) <= TARGET:
+    while last < len(atoms) and (size := sums[last + 1] - sums[first]) <= MAX_CHUNK_TOKENS:
         least = LEAST_BEFORE_HEADING if atoms[best].strength == SECTION else LEAST_CHUNK_TOKENS
         if size < least or atoms[last].strength >= atoms[best].strength:
             best = last
@@ -154,15 +155,15 @@ def _last(atoms: Sequence[_Atom], sums: Sequence[int], first: int) -> int:
     return len(atoms) - 1 if last == len(atoms) else best
 
 
-def _next(sums: Sequence[int], first: int, last: int) -> int:
+def _next_atom(sums: Sequence[int], first: int, last: int) -> int:
     """Return the index of the next chunk's first atom: as early as the overlap allows, but after `first`."""
     start = last + 1
-    while start - 1 > first and sums[last + 1] - sums[start - 1] <= OVERLAP:
+    while start - 1 > first and sums[last + 1] - sums[start - 1] <= OVERLAP_TOKENS:
         start -= 1
     return start
 
 
-def _span(text: str, start: int, end: int, outline: _Outline) -> ChunkSpan | None:
+def _trimmed_span(text: str, start: int, end: int, outline: _Outline) -> ChunkSpan | None:
     """Return the chunk without white space at its ends, None if it has only white space."""
     inner = text[start:end]
     stripped = inner.strip()
@@ -209,12 +210,12 @@ def _divide_by_tokens(text: str, start: int, end: int, strength: int) -> Iterato
     if count <= _ATOM_TOKENS or end - start == 1:
         yield _Atom(start, end, count, strength)
         return
-    middle = _between_words(text, start, end)
+    middle = _split_position(text, start, end)
     yield from _divide_by_tokens(text, start, middle, WORD)
     yield from _divide_by_tokens(text, middle, end, strength)
 
 
-def _between_words(text: str, start: int, end: int) -> int:
+def _split_position(text: str, start: int, end: int) -> int:
     """Return the position after the last space in the second quarter, else the middle."""
     middle = (start + end) // 2
     space = text.rfind(" ", (start + middle) // 2, middle)

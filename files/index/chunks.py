@@ -25,7 +25,7 @@ log = logging.getLogger(__name__)
 TIME_SLICE = 10.0  # seconds that a worker renews chunks before it turns to other tasks
 
 
-def chunks_of(file: File, media_type: str, text: str, spans: Sequence[Sequence[int]]) -> list[Chunk]:
+def build_chunks(file: File, media_type: str, text: str, spans: Sequence[Sequence[int]]) -> list[Chunk]:
     """Return the unsaved chunks of a file. `spans` has the form of `FileText.spans`."""
     return [
         Chunk(
@@ -43,38 +43,38 @@ def chunks_of(file: File, media_type: str, text: str, spans: Sequence[Sequence[i
     ]
 
 
-def outdated() -> "QuerySet[File]":
+def files_with_outdated_chunks() -> "QuerySet[File]":
     """Return the files that have chunks of an older version and that no worker has claimed."""
     free = Q(heartbeat=None) | Q(heartbeat__lt=Now() - STALE_AFTER)
     return File.objects.filter(free, searchable=True, chunker__lt=chunking.VERSION)
 
 
-def cut_outdated() -> None:
+def renew_outdated_chunks() -> None:
     """Renew the chunks of outdated files for `TIME_SLICE`.
 
     Search finds the old chunks until the new ones are complete.
     """
     deadline = time.monotonic() + TIME_SLICE
     while time.monotonic() < deadline:
-        pk = outdated().order_by("chunker", "pk").values_list("pk", flat=True).first()
+        pk = files_with_outdated_chunks().order_by("chunker", "pk").values_list("pk", flat=True).first()
         if pk is None:
             return
         try:
-            if claim(outdated(), pk):
+            if claim(files_with_outdated_chunks(), pk):
                 renew_chunks(pk)
         except ModelError as error:
-            log.warning("files keep their older chunks for now: %s", error)
+            log.warning("outdated chunks are renewed later, the embedder failed: %s", error)
             return
 
 
 def renew_chunks(pk: UUID) -> None:
-    """Replace the chunks of a file. Raises `ModelError` if the embedder does not answer; then the old chunks stay."""
+    """Replace the chunks of a file. Raises `ModelError` if the embedder fails; the file then keeps its old chunks."""
     content = FileText.objects.filter(file=pk).select_related("file").first()
     if content is None:  # an image, or a file that was deleted meanwhile
         File.objects.filter(pk=pk).update(chunker=chunking.VERSION)
         return
     file = content.file
-    chunks = chunks_of(file, file.media_type, content.text, content.spans)
+    chunks = build_chunks(file, file.media_type, content.text, content.spans)
     embedder = active_embedder()
     for batch, vectors in embed_batches(chunks, embedder):
         for chunk, vector in zip(batch, vectors, strict=True):

@@ -17,7 +17,7 @@ from core.outside import wait_outside
 from core.sentences import Sentence
 from files.index.embedding_queue import request_vectors
 from files.index.ledger import NO_PAYER, Payer, SearchUsage, record_call
-from files.index.vectors import Vector, unit
+from files.index.vectors import Vector, normalize
 from files.models import Embedder
 from llm import tokens
 from llm.providers import OPENAI_URL, errors
@@ -28,13 +28,13 @@ BUNDLED_BATCH = 32  # texts; all are padded to the longest one
 # Characters of a padded batch. The bundled embedder needs about 2 kB for each token, which may be one character.
 BATCH_CHARACTERS = 32_768
 LONGEST_TEXT = 65_536  # characters of a text that the bundled embedder reads
-SAMPLE = 2_000  # characters that show the script of a text
+SAMPLE_CHARACTERS = 2_000  # characters that show the script of a text
 REMOTE_BATCH = 64  # texts
 INDEXING_TIMEOUT = 60.0  # seconds for an answer while a file is indexed
 SEARCH_TIMEOUT = 5.0  # seconds for an answer while a user waits for results
-SEARCH_SECONDS = 2.0  # seconds for the answer of a worker while a user waits; it usually takes milliseconds
-GREETING = "Is anybody there?"  # a text that tries an embedder
-HALVINGS = 3  # halvings of texts that are too long for an endpoint
+SEARCH_WORKER_TIMEOUT = 2.0  # seconds for a worker's answer while a user waits; the answer usually takes milliseconds
+TRIAL_TEXT = "Is anybody there?"  # a text that tries an embedder
+MAX_HALVINGS = 3  # halvings of texts that are too long for an endpoint
 
 
 # Latin, Cyrillic, Chinese, Japanese and Korean letters.
@@ -50,7 +50,7 @@ class EmbeddingClient(Protocol):
     ) -> list[Vector | None]:
         """Return one vector for each text; None for a text without known words. Adds to `usage`.
 
-        Raises `ModelError`: `abandoned` before the next batch if nobody waits for the vectors any more.
+        Raises `ModelError`, with the code `abandoned` if `abandoned` is set before all batches are embedded.
         """
 
 
@@ -65,8 +65,8 @@ def active_embedder() -> Embedder:
     return Embedder.objects.get(active=True)
 
 
-def embedders_of(ids: Collection[UUID], version: UUID | None) -> list[Embedder]:
-    """Return the embedders with these ids, as of this version of the workspace or later."""
+def get_embedders(ids: Collection[UUID], version: UUID | None) -> list[Embedder]:
+    """Return the embedders with these ids from the cache, which is at least as new as this version of the workspace."""
     rows = _EMBEDDERS.get(version)
     return [rows[pk] for pk in sorted(ids) if pk in rows]
 
@@ -77,26 +77,26 @@ _EMBEDDERS = VersionedCache(lambda: Embedder.objects.in_bulk())
 def embed(
     embedder: Embedder, texts: Sequence[str], payer: Payer = NO_PAYER, *, timeout: float = INDEXING_TIMEOUT
 ) -> list[Vector | None]:
-    """Return one vector for each passage, as `EmbeddingClient.embed`. Calls to a server are stored in the ledger.
+    """Return one vector for each passage; None for one without known words or, if bundled, in an unknown script.
 
-    The bundled embedder gives none for passages in scripts that it does not know.
+    Calls to a server are stored in the ledger. Raises `ModelError`.
     """
-    return _embed(embedder, [_prefixed(embedder.passage_prefix, text) for text in texts], payer, timeout)
+    return _embed(embedder, [_add_prefix(embedder.passage_prefix, text) for text in texts], payer, timeout)
 
 
 def embed_query(embedder: Embedder, query: str, payer: Payer = NO_PAYER) -> Vector | None:
-    """Return the vector of a question, for a user who waits. As `embed`."""
-    return _embed(embedder, [_prefixed(embedder.query_prefix, query)], payer, SEARCH_TIMEOUT)[0]
+    """Return the vector of a question, with the short timeout for a user who waits. Otherwise as `embed`."""
+    return _embed(embedder, [_add_prefix(embedder.query_prefix, query)], payer, SEARCH_TIMEOUT)[0]
 
 
-def _prefixed(prefix: str, text: str) -> str:
+def _add_prefix(prefix: str, text: str) -> str:
     return f"{prefix}{text}" if text.strip() else text
 
 
 def _embed(embedder: Embedder, texts: Sequence[str], payer: Payer, timeout: float) -> list[Vector | None]:
-    client = client_of(embedder, timeout=timeout)
+    client = create_client(embedder, timeout=timeout)
     if embedder.kind == Embedder.Kind.BUNDLED:
-        return client.embed([text if _is_known(text) else "" for text in texts], SearchUsage())
+        return client.embed([text if _is_known_script(text) else "" for text in texts], SearchUsage())
     with record_call(embedder, payer, count_tokens(texts)) as usage:
         return client.embed(texts, usage)
 
@@ -106,7 +106,7 @@ def count_tokens(texts: Sequence[str]) -> int:
     return sum(map(tokens.count, texts))
 
 
-def client_of(embedder: Embedder, *, timeout: float = INDEXING_TIMEOUT) -> EmbeddingClient:
+def create_client(embedder: Embedder, *, timeout: float = INDEXING_TIMEOUT) -> EmbeddingClient:
     """Return the client of an embedder. `timeout`: seconds for one request. Raises `ModelError` (`secret_lost`)."""
     if embedder.kind == Embedder.Kind.BUNDLED:
         return _BundledClient(timeout)
@@ -115,12 +115,12 @@ def client_of(embedder: Embedder, *, timeout: float = INDEXING_TIMEOUT) -> Embed
     return _remote_client(embedder.base_url, embedder.api_key, embedder.model, embedder.dimensions, timeout)
 
 
-def dimensions_of(base_url: str, api_key: str, model: str) -> int:
+def fetch_dimensions(base_url: str, api_key: str, model: str) -> int:
     """Return the number of dimensions of a model's vectors, as its server answers. Raises `ModelError`."""
     embeddings = import_module("llm.providers.embeddings")
     client = embeddings.EmbeddingsClient(base_url, api_key, INDEXING_TIMEOUT, again=0)
     with wait_outside():
-        rows, _ = submit(client.embed(model, [GREETING])).result()
+        rows, _ = submit(client.embed(model, [TRIAL_TEXT])).result()
     try:
         return len(rows[0])
     except (TypeError, LookupError) as error:
@@ -128,7 +128,7 @@ def dimensions_of(base_url: str, api_key: str, model: str) -> int:
 
 
 def embed_bundled(texts: Sequence[str]) -> list[Vector | None]:
-    """Embed with the bundled embedder, even if another one is active. Every installation has it."""
+    """Return one vector per text from the bundled embedder, even if another embedder is active."""
     return _BundledClient(INDEXING_TIMEOUT).embed(texts, SearchUsage())
 
 
@@ -144,8 +144,8 @@ class _BundledClient:
         # Batches have texts of similar length, since all texts of a batch are padded to the longest one.
         order = sorted((at for at, text in enumerate(texts) if text.strip()), key=lambda at: len(texts[at]))
         vectors: list[Vector | None] = [None] * len(texts)
-        for batch in batches(order, texts):
-            _require_wanted(abandoned)
+        for batch in split_batches(order, texts):
+            _raise_if_abandoned(abandoned)
             usage.add(0, count_tokens([texts[at] for at in batch]))
             rows = self._embed_batch([texts[at][:LONGEST_TEXT] for at in batch])
             for at, vector in zip(batch, rows, strict=True):
@@ -155,23 +155,23 @@ class _BundledClient:
     def _embed_batch(self, texts: list[str]) -> list[Vector | None]:
         if _in_workers:
             search = self._timeout <= SEARCH_TIMEOUT
-            return request_vectors(texts, search=search, timeout=SEARCH_SECONDS if search else self._timeout)
+            return request_vectors(texts, search=search, timeout=SEARCH_WORKER_TIMEOUT if search else self._timeout)
         # Imported late, since web processes never embed.
         vectors: list[Vector | None] = import_module("files.index.bundled").embed_batch(texts)
         return vectors
 
 
-def _require_wanted(abandoned: threading.Event | None) -> None:
+def _raise_if_abandoned(abandoned: threading.Event | None) -> None:
     if abandoned is not None and abandoned.is_set():
         raise ModelError("abandoned", "The client left before all texts were embedded.", retryable=False)
 
 
-def _is_known(text: str) -> bool:
+def _is_known_script(text: str) -> bool:
     """Return whether the bundled embedder knows the script of most letters of a text.
 
     In other scripts its vectors made the ranking worse: docs/decisions/0057 has the measurements.
     """
-    letters = "".join(filter(str.isalpha, text[:SAMPLE]))
+    letters = "".join(filter(str.isalpha, text[:SAMPLE_CHARACTERS]))
     return 2 * len(_KNOWN_LETTERS.findall(letters)) >= len(letters)
 
 
@@ -184,7 +184,7 @@ def embed_in_workers() -> None:
     _in_workers = True
 
 
-def batches(order: Sequence[int], texts: Sequence[str]) -> Iterator[list[int]]:
+def split_batches(order: Sequence[int], texts: Sequence[str]) -> Iterator[list[int]]:
     """Split the indexes of texts, shortest text first, so that no padded batch exceeds its limits."""
     batch: list[int] = []
     for index in order:
@@ -218,7 +218,7 @@ class _RemoteClient:
         with_words = [at for at, text in enumerate(texts) if text.strip()]
         vectors: list[Vector | None] = [None] * len(texts)
         for first in range(0, len(with_words), REMOTE_BATCH):
-            _require_wanted(abandoned)
+            _raise_if_abandoned(abandoned)
             batch = with_words[first : first + REMOTE_BATCH]
             for at, vector in zip(batch, self._embed_batch([texts[at] for at in batch], usage), strict=True):
                 vectors[at] = vector
@@ -226,11 +226,11 @@ class _RemoteClient:
 
     def _embed_batch(self, texts: list[str], usage: SearchUsage) -> list[Vector | None]:
         """Embed a batch. Texts that are too long for the model, often above 512 tokens, are halved and sent again."""
-        for attempt in range(HALVINGS + 1):
+        for attempt in range(MAX_HALVINGS + 1):
             try:
                 return self._request(texts, usage)
             except ModelError as error:
-                if error.code != "context_too_long" or attempt == HALVINGS:
+                if error.code != "context_too_long" or attempt == MAX_HALVINGS:
                     raise
                 longest = max(map(len, texts))
                 texts = [text[: max(1, longest // 2)] for text in texts]
@@ -244,17 +244,17 @@ class _RemoteClient:
             vectors = [np.asarray(row, dtype=np.float32) for row in rows]
         except (TypeError, ValueError) as error:
             raise errors.wrong_endpoint() from error
-        self._check(vectors, len(texts))
-        return [unit(vector) for vector in vectors]
+        self._check_dimensions(vectors, len(texts))
+        return [normalize(vector) for vector in vectors]
 
-    def _check(self, vectors: list[Vector], expected: int) -> None:
+    def _check_dimensions(self, vectors: list[Vector], expected: int) -> None:
         if len(vectors) != expected:
             raise errors.malformed()
         sizes = {vector.shape for vector in vectors}
         if sizes != {(self._dimensions,)}:
             size = next(iter(sizes))[0]
             sentence = Sentence(
-                "The embedder answers with {size} dimensions; its row says {dimensions}. Correct the row.",
+                "The embedder returns vectors with {size} dimensions, not {dimensions}. Correct its row.",
                 size=size,
                 dimensions=self._dimensions,
             )

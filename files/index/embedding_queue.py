@@ -5,8 +5,8 @@
 2. A thread in each worker of the queue `background` takes the ids (`serve_in_thread`). Searches have priority.
 3. The worker writes the answer into a list with the id of the batch in its name. This list expires, too.
 
-Memory is bounded: the size of a batch (`files.index.embedders.batches`) and the number of waiting batches are limited,
-and a batch expires when its process no longer waits for it.
+Memory is bounded: the size of a batch (`files.index.embedders.split_batches`) and the number of waiting batches are
+limited, and a batch expires when its process no longer waits for it.
 """
 
 import base64
@@ -28,20 +28,20 @@ from core.errors import ModelError
 from core.outside import wait_outside
 from files.index.vectors import Vector
 
-SEARCHES = "embeddings:searches"  # list of ids, served first
-TEXTS = "embeddings:texts"  # list of ids
-SERVED = "embeddings:served"  # a key that exists while a worker takes ids
+SEARCH_QUEUE = "embeddings:searches"  # list of ids, served first
+TEXT_QUEUE = "embeddings:texts"  # list of ids
+SERVED_KEY = "embeddings:served"  # a key that exists while a worker takes ids
 SERVED_SECONDS = 10  # lifetime of that key; a worker renews it with each read
 MOST_WAITING = 256  # waiting batches per list
-BLOCK = 1.0  # seconds that a read blocks in Redis; the connection times out after 2
-PAUSE = 0.5  # seconds between attempts while Redis is away
+BLOCK_SECONDS = 1.0  # seconds that a read blocks in Redis; the connection times out after 2
+RETRY_PAUSE = 0.5  # seconds between attempts while Redis is away
 ANSWER_SECONDS = 30  # lifetime of an answer that nobody reads
 FAILED = "failed"
 RETRY_AFTER = 5  # seconds after which a refused call may be sent again
 QUEUE_UNAVAILABLE = gettext_noop(
-    "The bundled embedder does not answer: no worker of background work is there, or it has too much to do."
+    "The bundled embedder does not answer: no worker for background work is running, or it has too much to do."
 )
-BROKEN = gettext_noop(
+EMBEDDER_FAILED = gettext_noop(
     "The bundled embedder failed with these texts. The log of the worker of background work says why."
 )
 QUEUE_FULL = gettext_noop("Too many texts wait to be embedded at the moment. Try again in a few seconds.")
@@ -66,28 +66,28 @@ def request_vectors(texts: Sequence[str], *, search: bool, timeout: float) -> li
     """
     with wait_outside():
         try:
-            answer = _answer(SEARCHES if search else TEXTS, json.dumps(list(texts)), timeout)
+            answer = _wait_for_answer(SEARCH_QUEUE if search else TEXT_QUEUE, json.dumps(list(texts)), timeout)
         except (RedisError, OSError) as error:
             raise EmbedderUnavailable("embedder_away", QUEUE_UNAVAILABLE) from error
     if answer is None:
         raise EmbedderUnavailable("embedder_away", QUEUE_UNAVAILABLE)
     if answer == FAILED:
-        raise EmbedderUnavailable("embedder_failed", BROKEN)
+        raise EmbedderUnavailable("embedder_failed", EMBEDDER_FAILED)
     rows = np.frombuffer(base64.b64decode(answer), dtype="<f4").reshape(len(texts), -1)
     return [row if row.any() else None for row in rows]
 
 
 def serve_in_thread() -> None:
     """Start a daemon thread that embeds the batches of other processes."""
-    threading.Thread(target=_serve, name="embeddings", daemon=True).start()
+    threading.Thread(target=_serve_forever, name="embeddings", daemon=True).start()
 
 
-def _answer(waiting: str, batch: str, timeout: float) -> str | None:
+def _wait_for_answer(waiting: str, batch: str, timeout: float) -> str | None:
     """Return the answer of a worker; None if it does not come in time. Raises RedisError and `EmbedderUnavailable`."""
     connection: Any = streams()
     key = uuid4().hex
     with connection.pipeline(transaction=False) as pipe:
-        served, length = pipe.exists(SERVED).llen(waiting).execute()
+        served, length = pipe.exists(SERVED_KEY).llen(waiting).execute()
     if not served:
         raise EmbedderUnavailable("embedder_away", QUEUE_UNAVAILABLE)
     if length >= MOST_WAITING:
@@ -98,26 +98,26 @@ def _answer(waiting: str, batch: str, timeout: float) -> str | None:
         pipe.rpush(waiting, key)
         pipe.execute()
     while (left := deadline - time.monotonic()) > 0:
-        if answer := connection.blpop([_answer_key(key)], timeout=min(BLOCK, left)):
+        if answer := connection.blpop([_answer_key(key)], timeout=min(BLOCK_SECONDS, left)):
             return str(answer[1])
     return None
 
 
-def _serve() -> None:
+def _serve_forever() -> None:
     while True:
         try:
             _serve_next()
         except (RedisError, OSError):
-            time.sleep(PAUSE)  # Redis is away
+            time.sleep(RETRY_PAUSE)  # Redis is away
         except Exception:
             logger.exception("texts could not be embedded")
 
 
 def _serve_next() -> None:
-    """Embed the next batch. Waits at most `BLOCK` seconds for one. Raises RedisError."""
+    """Embed the next batch. Waits at most `BLOCK_SECONDS` seconds for one. Raises RedisError."""
     connection: Any = streams()
-    connection.set(SERVED, "1", ex=SERVED_SECONDS)
-    popped = connection.blpop([SEARCHES, TEXTS], timeout=BLOCK)
+    connection.set(SERVED_KEY, "1", ex=SERVED_SECONDS)
+    popped = connection.blpop([SEARCH_QUEUE, TEXT_QUEUE], timeout=BLOCK_SECONDS)
     if not popped:
         return
     key = popped[1]

@@ -12,27 +12,27 @@ from dataclasses import dataclass
 
 from django.db.models import QuerySet
 
-from files.index.lexemes import keys_of
-from files.index.ranking import Postings, Query, VisibleCollection, idf_of, postings, saturated
+from files.index.lexemes import get_word_keys
+from files.index.ranking import Postings, Query, VisibleCollection, inverse_document_frequency, load_postings, saturate
 from files.index.words import indexed_text
 from files.models import Chunk, File
 
-FEWEST = 400  # visible chunks; in a smaller collection few passages are about the same
+MIN_CHUNKS = 400  # visible chunks; in a smaller collection few passages have the same subject
 LANGUAGE = "english"
-LEAST_ENGLISH = 0.9  # share of the chunks
+MIN_ENGLISH_SHARE = 0.9  # share of the chunks
 MOST_CHUNKS = 3  # chunks of a file, on average
 EXPANDING_CHUNKS = 5  # chunks that expand a query
-WORDS = 35  # words that these chunks add to a query
+ADDED_WORDS = 35  # words that these chunks add to a query
 OWN_SHARE = 0.4  # share of the query's own words in the weights
-PULL = 0.3  # weight of the vectors of the best chunks; the query's own vector has the weight 1
+FEEDBACK_WEIGHT = 0.3  # weight of the vectors of the best chunks; the query's own vector has the weight 1
 
 
-def pays(collection: VisibleCollection) -> bool:
-    """Return whether feedback improves the ranking of a collection: of many short texts in English."""
+def is_worthwhile(collection: VisibleCollection) -> bool:
+    """Return whether feedback improves the ranking: the collection consists of many short texts in English."""
     english = collection.languages.get(LANGUAGE, 0)
     return (
-        collection.chunks >= FEWEST
-        and english >= LEAST_ENGLISH * collection.chunks
+        collection.chunks >= MIN_CHUNKS
+        and english >= MIN_ENGLISH_SHARE * collection.chunks
         and collection.chunks <= MOST_CHUNKS * collection.files
     )
 
@@ -75,9 +75,9 @@ def expand_query(
     by_position: dict[int, float] = defaultdict(float)
     for key, weight in heaviest.items():
         by_position[query.keys[key] if key in query.keys else added_positions[key]] += weight
-    all_entries = {**entries, **postings(files, added_positions, collection)}
+    all_entries = {**entries, **load_postings(files, added_positions, collection)}
     rarity = {
-        at: weight * idf_of(collection.chunks, len(all_entries[at]))
+        at: weight * inverse_document_frequency(collection.chunks, len(all_entries[at]))
         for at, weight in by_position.items()
         if at in all_entries
     }
@@ -94,15 +94,15 @@ def expand_query(
 def _heaviest_keys(
     counts: Mapping[int, float], chunks: Sequence[Chunk], collection: VisibleCollection
 ) -> dict[str, float]:
-    """Return the `WORDS` heaviest keys of the chunks. Weights combine frequency and the weight of each chunk."""
+    """Return the `ADDED_WORDS` heaviest keys of the chunks. Weights combine frequency and the weight of each chunk."""
     average = collection.words / collection.chunks
     weights: dict[str, float] = defaultdict(float)
     for language in sorted({chunk.configuration for chunk in chunks}):
         of_language = [chunk for chunk in chunks if chunk.configuration == language]
         texts = {chunk.pk: indexed_text(chunk.searched).words.split() for chunk in of_language}
-        keys = keys_of({word for words in texts.values() for word in words}, language)
+        keys = get_word_keys({word for words in texts.values() for word in words}, language)
         for pk, words in texts.items():
             frequencies = Counter(key for word in words for key in keys[word].words)
             for key, frequency in frequencies.items():
-                weights[key] += counts[pk] * saturated(frequency, frequencies.total(), average)
-    return dict(sorted(weights.items(), key=lambda each: (-each[1], each[0]))[:WORDS])
+                weights[key] += counts[pk] * saturate(frequency, frequencies.total(), average)
+    return dict(sorted(weights.items(), key=lambda each: (-each[1], each[0]))[:ADDED_WORDS])

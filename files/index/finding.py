@@ -19,7 +19,7 @@ log = logging.getLogger(__name__)
 def find_passages(
     *, queries: Sequence[str], files: QuerySet[File], limit: int = 10, payer: Payer = NO_PAYER
 ) -> SearchResult:
-    """Search as `search_many` does, then order the hits with the active re-ranker. It reads only the first query.
+    """Search as `search_many` does, then order the hits with the active re-ranker, which reads only the first query.
 
     If the re-ranker fails, the hits stay in the order of the search, and a note says why.
     """
@@ -36,26 +36,26 @@ def find_passages(
     try:
         judgement = cached_judgement(reranker, queries[0], [text_to_judge(hit) for hit in judged], payer)
     except ModelError as error:
-        log.warning("search in its first order, re-ranker %s: %s", reranker, error)
-        return SearchResult(hits[:limit], (*result.notes, _not_ordered(reranker.name, error.sentence)))
+        log.warning("the hits of a search were not reordered, re-ranker %s failed: %s", reranker, error)
+        return SearchResult(hits[:limit], (*result.notes, _not_reordered_note(reranker.name, error.sentence)))
     scored = [replace(hit, score=score) for hit, score in zip(judged, judgement.scores, strict=True)]
     scored.sort(key=lambda hit: -hit.score)  # a stable sort: equal hits keep their order
     others = [replace(hit, score=min(hit.score, scored[-1].score)) for hit in others]
-    notes = (_cut(reranker.name, judgement),) if judgement.cut else ()
+    notes = (_shortened_note(reranker.name, judgement),) if judgement.cut else ()
     return SearchResult([*scored, *others][:limit], (*result.notes, *notes))
 
 
-def _not_ordered(name: str, why: Sentence) -> Sentence:
+def _not_reordered_note(name: str, why: Sentence) -> Sentence:
     return Sentence(
-        "The re-ranker “{name}” did not order the passages (“{why}”), so they are in the order of the search.",
+        "The re-ranker “{name}” failed (“{why}”), so the passages are in the order of the search.",
         name=name,
         why=why,
     )
 
 
-def _cut(name: str, judgement: Judgement) -> Sentence:
+def _shortened_note(name: str, judgement: Judgement) -> Sentence:
     return Sentence(
-        "The re-ranker “{name}” judged {cut} of {scores} passages by their first {longest} tokens alone.",
+        "The re-ranker “{name}” read only the first {longest} tokens of {cut} of {scores} passages.",
         name=name,
         cut=judgement.cut,
         scores=len(judgement.scores),

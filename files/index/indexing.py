@@ -15,8 +15,8 @@ from core.audit.services import record
 from core.background import STALE_AFTER, claim
 from core.errors import ModelError
 from core.locks import lock
-from files.index.embedders import GREETING, active_embedder, dimensions_of, embed
-from files.index.language import configurations_of, key_prefix
+from files.index.embedders import TRIAL_TEXT, active_embedder, embed, fetch_dimensions
+from files.index.language import detect_configurations, key_prefix
 from files.index.ledger import NO_PAYER, Payer
 from files.index.lexemes import unmarked_prefix
 from files.index.vectors import Vector
@@ -96,7 +96,7 @@ def index_words(file: File, chunks: Sequence[Chunk]) -> None:
     # The lock makes concurrent workers write the file's postings one after the other.
     File.objects.select_for_update().get(pk=file.pk)
     Posting.objects.filter(file=file).delete()
-    file.language, languages = configurations_of([chunk.text for chunk in chunks])
+    file.language, languages = detect_configurations([chunk.text for chunk in chunks])
     for chunk, language in zip(chunks, languages, strict=True):
         chunk.language = language
     file.languages = dict(Counter(languages))
@@ -104,7 +104,7 @@ def index_words(file: File, chunks: Sequence[Chunk]) -> None:
     file.indexed_words = 0
     file.word_index = VERSION
     with connection.cursor() as cursor:
-        for batch in _batches(chunks, WORDS_BATCH):
+        for batch in _split_batches(chunks, WORDS_BATCH):
             texts = [indexed_text(chunk.searched) for chunk in batch]
             parameters: Mapping[str, Any] = {
                 "file": file.pk,
@@ -122,7 +122,7 @@ def index_words(file: File, chunks: Sequence[Chunk]) -> None:
     file.save(update_fields=["language", "languages", "indexed_chunks", "indexed_words", "word_index"])
 
 
-def outdated_words() -> "QuerySet[File]":
+def files_with_outdated_words() -> "QuerySet[File]":
     """Return the files whose postings have an older version and that no worker has claimed."""
     free = Q(heartbeat=None) | Q(heartbeat__lt=Now() - STALE_AFTER)
     return File.objects.filter(free, searchable=True, word_index__lt=VERSION)
@@ -131,14 +131,14 @@ def outdated_words() -> "QuerySet[File]":
 def index_outdated_words() -> None:
     """Index the words of outdated files anew for `TIME_SLICE`.
 
-    Search uses the old postings until the new ones are there. Vectors stay. So this costs no call of an embedder.
+    Search uses the old postings until the new ones are stored. Vectors stay, so no embedder is called.
     """
     deadline = time.monotonic() + TIME_SLICE
     while time.monotonic() < deadline:
-        pk = outdated_words().order_by("word_index", "pk").values_list("pk", flat=True).first()
+        pk = files_with_outdated_words().order_by("word_index", "pk").values_list("pk", flat=True).first()
         if pk is None:
             return
-        if claim(outdated_words(), pk):
+        if claim(files_with_outdated_words(), pk):
             _renew_words(pk)
 
 
@@ -171,7 +171,7 @@ def embed_batches(
     chunks: Sequence[Chunk], embedder: Embedder, payer: Payer = NO_PAYER
 ) -> Iterator[tuple[Sequence[Chunk], Sequence[Vector | None]]]:
     """Yield batches of chunks with their vectors; None for a chunk without words. Raises `ModelError`."""
-    for batch in _batches(chunks, VECTORS_BATCH):
+    for batch in _split_batches(chunks, VECTORS_BATCH):
         yield batch, embed(embedder, [chunk.searched for chunk in batch], payer)
 
 
@@ -192,7 +192,7 @@ def add_embedder(
         passage_prefix=passage_prefix,
     )
     embedder.full_clean()
-    embedder.dimensions = dimensions_of(base_url, api_key, model)
+    embedder.dimensions = fetch_dimensions(base_url, api_key, model)
     with transaction.atomic():
         embedder.save(force_insert=True)
         record(user=None, action="embedder.added", row=embedder, name=embedder.name)
@@ -200,11 +200,11 @@ def add_embedder(
 
 
 def activate(embedder: Embedder) -> None:
-    """Make this embedder the active one, which embeds new chunks. Search asks every embedder that has chunks.
+    """Make this embedder the active one, which embeds new chunks. Search uses every embedder that has chunks.
 
     Raises `ModelError` if it does not return vectors of its dimensions; then the previous one stays active.
     """
-    embed(embedder, [GREETING])
+    embed(embedder, [TRIAL_TEXT])
     with transaction.atomic():
         lock(ACTIVE_LOCK)
         Embedder.objects.filter(active=True).exclude(pk=embedder.pk).update(active=False)
@@ -231,7 +231,7 @@ def reembed(embedder: Embedder) -> Iterator[tuple[int, int]]:
             done += len(batch)
             yield done, max(done, total)
         elif last:
-            last = 0  # a second pass: a worker may still have used the previous embedder
+            last = 0  # a second pass, since a worker may have used the previous embedder during the first one
         else:
             return
 
@@ -256,6 +256,6 @@ def create_vector_index(dimensions: int) -> None:
         )
 
 
-def _batches(chunks: Sequence[Chunk], size: int) -> Iterator[Sequence[Chunk]]:
+def _split_batches(chunks: Sequence[Chunk], size: int) -> Iterator[Sequence[Chunk]]:
     for first in range(0, len(chunks), size):
         yield chunks[first : first + size]

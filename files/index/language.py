@@ -2,7 +2,7 @@
 
 Each passage of a file has its own language. A passage in a language with a stemmer in PostgreSQL gets the configuration
 of that language. All other passages (Vietnamese, Chinese, source code) get `simple`, which only folds case. A passage
-that is too short to tell, such as a table of numbers, has the language of its file.
+whose language cannot be detected, such as a table of numbers, has the language of its file.
 
 In scripts without spaces between words the parser would treat a sentence as one word. Such runs are split into
 overlapping parts, in chunks and in queries: Chinese, Japanese and Korean into pairs of characters, Thai, Lao, Khmer and
@@ -50,12 +50,13 @@ CONFIGURATIONS = {
     "ta": "tamil",
     "tr": "turkish",
 }
-SAMPLE = 2_000  # characters in each of the three samples of a text
-CONFIDENT = 0.7  # minimum probability of a language to use its configuration
-FEWEST_LETTERS = 40
-# A passage in another language than its file. Names, addresses and headings of tables are often taken for another one.
-CONFIDENT_OF_PASSAGE = 0.99
-FEWEST_LETTERS_OF_PASSAGE = 120
+SAMPLE_CHARACTERS = 2_000  # characters in each of the three samples of a text
+MIN_CONFIDENCE = 0.7  # minimum probability of a language to use its configuration
+MIN_LETTERS = 40
+# Minimums for a passage in a different language than its file. They are higher, since names, addresses and headings of
+# tables are often detected as a different language.
+MIN_PASSAGE_CONFIDENCE = 0.99
+MIN_PASSAGE_LETTERS = 120
 # Of 100 characters without spaces, about 1 is such a sign in prose, and 10 or more in source code. Figures and the
 # signs around them are not counted: half of all annual reports counted as code with them.
 CODE_SIGNS = frozenset('{}[]()<>=;_/\\&*+#$@^~`"')
@@ -74,29 +75,36 @@ UNSPACED_RUN = re.compile(f"[{_UNSPACED}]+")
 _SCRIPT_RUN = re.compile(f"[{_TRIPLED}]+|[^{_TRIPLED}]+")
 
 
-def configuration_of(text: str) -> str:
+def detect_configuration(text: str) -> str:
     """Return the text search configuration of PostgreSQL for a text, judged by its start, middle and end."""
-    return _of_text(text) or SIMPLE
+    return _detect_by_samples(text) or SIMPLE
 
 
-def configurations_of(passages: Sequence[str]) -> tuple[str, list[str]]:
+def detect_configurations(passages: Sequence[str]) -> tuple[str, list[str]]:
     """Return the configuration of a file, and of each of its passages."""
-    sure = [_likeliest(passage[:SAMPLE], FEWEST_LETTERS_OF_PASSAGE, CONFIDENT_OF_PASSAGE) for passage in passages]
+    sure = [
+        _likeliest_configuration(passage[:SAMPLE_CHARACTERS], MIN_PASSAGE_LETTERS, MIN_PASSAGE_CONFIDENCE)
+        for passage in passages
+    ]
     votes = Counter(filter(None, sure)).most_common(1)
-    of_file = _of_text("\n".join(passages)) or (votes[0][0] if votes else SIMPLE)
-    return of_file, [configuration or of_file for configuration in sure]
+    file_configuration = _detect_by_samples("\n".join(passages)) or (votes[0][0] if votes else SIMPLE)
+    return file_configuration, [configuration or file_configuration for configuration in sure]
 
 
-def _of_text(text: str) -> str | None:
+def _detect_by_samples(text: str) -> str | None:
     middle = len(text) // 2
     sample = " ".join(
-        (text[:SAMPLE], text[max(SAMPLE, middle) : middle + SAMPLE], text[max(SAMPLE, len(text) - SAMPLE) :])
+        (
+            text[:SAMPLE_CHARACTERS],
+            text[max(SAMPLE_CHARACTERS, middle) : middle + SAMPLE_CHARACTERS],
+            text[max(SAMPLE_CHARACTERS, len(text) - SAMPLE_CHARACTERS) :],
+        )
     )
-    return _likeliest(sample, FEWEST_LETTERS, CONFIDENT)
+    return _likeliest_configuration(sample, MIN_LETTERS, MIN_CONFIDENCE)
 
 
-def _likeliest(sample: str, fewest_letters: int, confident: float) -> str | None:
-    """Return the configuration of a sample; None if it is too short or too mixed to tell."""
+def _likeliest_configuration(sample: str, fewest_letters: int, confident: float) -> str | None:
+    """Return the configuration of a sample; None if it is too short or too mixed."""
     dense = _FIGURES.sub("", "".join(sample.split()))
     if sum(map(str.isalpha, dense)) < fewest_letters:
         return None
@@ -112,28 +120,30 @@ def _likeliest(sample: str, fewest_letters: int, confident: float) -> str | None
 def key_prefix(configuration: str) -> str:
     """Return the beginning of the stored lexemes of a configuration. A lexeme itself has no space.
 
-    Postings of `simple` have none, as all postings of files that were indexed before.
+    It is empty for `simple`, and for postings that were stored before they had languages.
     """
     return "" if configuration == SIMPLE else f"{_CODES[configuration]} "
 
 
-def readable(text: str) -> str:
+def prepare_text(text: str) -> str:
     """Return the text in normal form NFKC, without invisible signs in words, and with unspaced scripts in parts."""
-    return UNSPACED_RUN.sub(_parts, normal_form(text))
+    return UNSPACED_RUN.sub(_parts, normalize(text))
 
 
-def normal_form(text: str) -> str:
+def normalize(text: str) -> str:
     """Return the text in normal form NFKC, without invisible signs in words."""
     return unicodedata.normalize("NFKC", text).translate(_INVISIBLE)
 
 
-def pieces(run: str, size: int) -> list[str]:
+def split_run(run: str, size: int) -> list[str]:
     """Return the overlapping pieces of a run that have `size` characters; the run itself if it is shorter."""
     return [run[at : at + size] for at in range(len(run) - size + 1)] or [run]
 
 
 def _parts(run: re.Match[str]) -> str:
-    parts = [part for each in _SCRIPT_RUN.findall(run[0]) for part in pieces(each, 3 if TRIPLED_RUN.match(each) else 2)]
+    parts = [
+        part for each in _SCRIPT_RUN.findall(run[0]) for part in split_run(each, 3 if TRIPLED_RUN.match(each) else 2)
+    ]
     return f" {' '.join(parts)} "
 
 

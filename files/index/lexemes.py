@@ -17,7 +17,7 @@ UNMARKED = "~"  # marks keys of words without marks on their letters; lexemes of
 
 # Words and lexemes are joined by line ends and spaces, which is much faster than arrays. A word has no space.
 # A single empty text becomes an empty array, so NULL stands for it.
-_OF_WORDS = r"""
+_WORD_KEYS_SQL = r"""
 SELECT word,
     coalesce(array_to_string(tsvector_to_array(to_tsvector(%(language)s::regconfig, words)), ' '), ''),
     coalesce(array_to_string(tsvector_to_array(to_tsvector(%(language)s::regconfig, variants)), ' '), ''),
@@ -28,7 +28,7 @@ FROM unnest(string_to_array(%(word)s, E'\n'), string_to_array(%(words)s, E'\n'),
 
 
 class WordKeys(NamedTuple):
-    """Keys of a word, of its other writings, and of its writing without marks. A stop word has none.
+    """Keys of a word, of its spelling variants, and of its spelling without marks. A stop word has none.
 
     `plain`: keys of texts that are written without marks.
     """
@@ -51,12 +51,12 @@ def unmarked_prefix(language: str) -> str:
     return f"{key_prefix(language).rstrip()}{UNMARKED} "
 
 
-def lexeme_of(key: str) -> str:
+def strip_prefix(key: str) -> str:
     """Return the lexeme of a key, without its language."""
     return key.rpartition(" ")[2]
 
 
-def keys_of(words: Collection[str], language: str) -> Mapping[str, WordKeys]:
+def get_word_keys(words: Collection[str], language: str) -> Mapping[str, WordKeys]:
     """Return the keys of each word. `language` is a text search configuration. A word has no space."""
     cached = {word: keys for word in words if (keys := _cache.get((language, word))) is not None}
     missing = sorted({word for word in words if word not in cached})
@@ -80,7 +80,7 @@ def _query_keys(words: list[str], language: str) -> dict[str, WordKeys]:
     }
     prefix = key_prefix(language)
     with connection.cursor() as cursor:
-        cursor.execute(_OF_WORDS, parameters)
+        cursor.execute(_WORD_KEYS_SQL, parameters)
         rows = cursor.fetchall()
     return {
         word: WordKeys(

@@ -23,29 +23,29 @@ from django.db.models.functions import MD5, Cast
 from pgvector import Vector as PgVector
 from pgvector.django import CosineDistance, HalfVectorField
 
-from files.index.embedders import embedders_of
+from files.index.embedders import get_embedders
 from files.index.indexing import LARGEST_INDEXED
 from files.index.language import SIMPLE, UNSPACED_RUN
-from files.index.lexemes import WordKeys, keys_of, lexeme_of, unmarked_prefix
+from files.index.lexemes import WordKeys, get_word_keys, strip_prefix, unmarked_prefix
 from files.index.vectors import Vector
-from files.index.words import has_marked_letters, indexed_text, joined_words
+from files.index.words import has_marked_letters, indexed_text, join_neighbours
 from files.models import Chunk, Embedder, File, Posting
 
 K1 = 1.5
 B = 0.75
 MOST_WORDS = 256  # words of a query that are looked at
-MAX_TERMS = 128  # the first words of a query that are no stop words; a question in Thai has a hundred triples
-LEAST_STOPS = 0.25  # the least share of stop words that shows the language of a query
-VARIANT_WEIGHT = 0.5  # of another writing of a compound, or of neighbouring words written as one
-UNMARKED_WEIGHT = 0.5  # of a writing with other marks on its letters
+MAX_TERMS = 128  # words of a query that are ranked, without stop words; a question in Thai has a hundred triples
+MIN_STOP_SHARE = 0.25  # the least share of stop words that shows the language of a query
+VARIANT_WEIGHT = 0.5  # for a spelling variant of a compound, or for neighbouring words written as one
+UNMARKED_WEIGHT = 0.5  # for a spelling with other marks on its letters
 # Up to this number of visible chunks all vectors are compared, in about 10 ms. Above it the index proposes chunks.
-EXACT_UP_TO = 20_000
+MAX_EXACT_CHUNKS = 20_000
 # The index examines eight times as many chunks as are returned. With four times as many, a fifth of the nearest chunks
 # was missing (measured with 100,000 chunks of random words).
-LOOKED_AT = 8
-ENTRY = np.dtype([("chunk", ">i8"), ("frequency", ">u2"), ("length", ">u2")])
+INDEX_CANDIDATE_FACTOR = 8
+ENTRY_TYPE = np.dtype([("chunk", ">i8"), ("frequency", ">u2"), ("length", ">u2")])
 
-TWO_DISTANCES = """
+TWO_DISTANCES_SQL = """
 WITH middle AS MATERIALIZED (
     SELECT avg(embedding) AS vector FROM files_chunk WHERE id = ANY(%(best)s) AND embedder_id = %(embedder)s
 )
@@ -53,7 +53,7 @@ SELECT id, embedding <=> %(vector)s::vector, embedding <=> middle.vector FROM fi
 WHERE id = ANY(%(chunks)s) AND embedder_id = %(embedder)s AND embedding IS NOT NULL AND middle.vector IS NOT NULL
 """
 
-PREPARE = """
+PREPARE_SQL = """
 WITH searched AS MATERIALIZED (
     SELECT sha256, language, languages, indexed_chunks, indexed_words, word_index FROM files_file
     WHERE id IN ({seen}) AND indexed_chunks > 0
@@ -124,7 +124,7 @@ def prepare_search(files: QuerySet[File], queries: Sequence[str]) -> PreparedSea
     except EmptyResultSet:
         return PreparedSearch(VisibleCollection(0, 0), [Query(query, {}, 0, {}, {}) for query in queries], [])
     with connection.cursor() as cursor:
-        cursor.execute(PREPARE.format(seen=file_ids_sql), parameters)
+        cursor.execute(PREPARE_SQL.format(seen=file_ids_sql), parameters)
         chunks, words, number, contents, old, languages, version, ids = cursor.fetchone()
     sizes = json.loads(languages)
     collection = VisibleCollection(
@@ -133,15 +133,15 @@ def prepare_search(files: QuerySet[File], queries: Sequence[str]) -> PreparedSea
     return PreparedSearch(
         collection,
         [prepare_query(text, tuple(collection.languages)) for text in queries],
-        embedders_of(ids, version) if ids else [],
+        get_embedders(ids, version) if ids else [],
     )
 
 
 def prepare_query(text: str, languages: Sequence[str]) -> Query:
     """Return the query with its keys in these languages.
 
-    The stop words of the language that has most of them in the query are stop words in all languages. Otherwise “how”
-    and “many” of an English question would be rare and important words of the only German file of a project.
+    The language with the most stop words in the query decides which words are stop words in all languages. Otherwise
+    “how” and “many” of an English question would be rare, important words in the only German file of a project.
     """
     indexed = indexed_text(text)
     words = [word for word in indexed.words.split() if any(map(str.isalnum, word))][:MOST_WORDS]
@@ -150,8 +150,8 @@ def prepare_query(text: str, languages: Sequence[str]) -> Query:
         for variant in indexed.variants.split()[:MOST_WORDS]
         if len(variant) > 1 and not UNSPACED_RUN.search(variant)
     ]
-    joined = joined_words(words)
-    by_language = {name: keys_of({*words, *variants, *joined}, name) for name in languages}
+    joined = join_neighbours(words)
+    by_language = {name: get_word_keys({*words, *variants, *joined}, name) for name in languages}
     stops = _stop_positions(words, by_language)
     used = [(position, word) for position, word in enumerate(words) if position not in stops][:MAX_TERMS]
     keys: dict[str, int] = {}
@@ -186,23 +186,23 @@ def prepare_query(text: str, languages: Sequence[str]) -> Query:
 def _stop_positions(words: Sequence[str], by_language: Mapping[str, Mapping[str, WordKeys]]) -> set[int]:
     """Return the positions of the stop words of the language that has most of them in the query.
 
-    Few stop words do not show the language, since they are words in others. A query of stop words alone keeps them.
+    Empty if the share of stop words is too low to show the language, or if the query consists of stop words only.
     """
     stops: set[int] = set()
     for name, keys in by_language.items():
         if name != SIMPLE:
             positions = {position for position, word in enumerate(words) if not keys[word].words}
             stops = max(stops, positions, key=len)
-    return stops if len(words) > len(stops) >= LEAST_STOPS * len(words) else set()
+    return stops if len(words) > len(stops) >= MIN_STOP_SHARE * len(words) else set()
 
 
 def _other_marks(keys: WordKeys, word: str, language: str) -> Group[str]:
-    """Return the keys of a word with other marks: of texts without marks or, if it has none itself, of marked words."""
+    """Return the keys of spellings with other marks: without marks or, for a word without marks, with any marks."""
     if keys.plain:
         return keys.plain
     if not has_marked_letters(word):
         return ()
-    return [f"{unmarked_prefix(language)}{lexeme_of(key)}" for key in keys.words]
+    return [f"{unmarked_prefix(language)}{strip_prefix(key)}" for key in keys.words]
 
 
 class _JoinedBytes(Aggregate):
@@ -224,7 +224,7 @@ class Scores:
             return [int(chunk) for chunk in self.chunks]
         return [int(chunk) for chunk in self.chunks[np.argpartition(-self.scores, count)[:count]]]
 
-    def of(self, chunks: Sequence[int]) -> npt.NDArray[np.float64]:
+    def for_chunks(self, chunks: Sequence[int]) -> npt.NDArray[np.float64]:
         """Return the score of each chunk; 0 for a chunk without a word of the query."""
         if not len(self.chunks):
             return np.zeros(len(chunks))
@@ -238,10 +238,10 @@ def bm25(files: QuerySet[File], query: Query, collection: VisibleCollection) -> 
 
     A repeated word of the query is weighted by the square root of its repetitions.
     """
-    return score_postings(postings(files, query.keys, collection), collection, query.weights, query.unmarked)
+    return score_postings(load_postings(files, query.keys, collection), collection, query.weights, query.unmarked)
 
 
-def postings(files: QuerySet[File], keys: Mapping[str, int], collection: VisibleCollection) -> Postings:
+def load_postings(files: QuerySet[File], keys: Mapping[str, int], collection: VisibleCollection) -> Postings:
     """Return the postings of keys in the files, by the position of their word.
 
     Entries of all languages are joined, so that a word's frequency counts over the whole collection. Otherwise every
@@ -250,11 +250,11 @@ def postings(files: QuerySet[File], keys: Mapping[str, int], collection: Visible
     positions = dict(keys)
     if collection.old:  # in these files postings have no languages yet
         for key, position in keys.items():
-            positions.setdefault(lexeme_of(key), position)
+            positions.setdefault(strip_prefix(key), position)
     entries = defaultdict(list)
     rows = Posting.objects.filter(lexeme__in=positions, file__in=files.values("pk"))
     for lexeme, joined in rows.values_list("lexeme").annotate(joined=_JoinedBytes("entries")):
-        entries[positions[lexeme]].append(np.frombuffer(joined, dtype=ENTRY))
+        entries[positions[lexeme]].append(np.frombuffer(joined, dtype=ENTRY_TYPE))
     return {position: np.concatenate(arrays) for position, arrays in entries.items()}
 
 
@@ -271,48 +271,50 @@ def score_postings(
     if not entries:
         return Scores(np.empty(0, dtype=np.int64), np.empty(0))
     average = collection.words / collection.chunks
-    nothing = np.empty(0, dtype=ENTRY)
+    nothing = np.empty(0, dtype=ENTRY_TYPE)
     parts = []
     for position, array in entries.items():
         having = len(array) + len(entries.get(unmarked.get(position, -1), nothing))
-        weight = weights.get(position, 1.0) * idf_of(collection.chunks, min(having, collection.chunks))
+        weight = weights.get(position, 1.0) * inverse_document_frequency(
+            collection.chunks, min(having, collection.chunks)
+        )
         frequency, length = array["frequency"].astype(np.float64), array["length"].astype(np.float64)
-        parts.append((array["chunk"].astype(np.int64), weight * saturated(frequency, length, average)))
+        parts.append((array["chunk"].astype(np.int64), weight * saturate(frequency, length, average)))
     chunks, places = np.unique(np.concatenate([part[0] for part in parts]), return_inverse=True)
     scores = np.bincount(places, weights=np.concatenate([part[1] for part in parts])).astype(np.float64)
     return Scores(chunks, scores)
 
 
-def idf_of(chunks: int, having: int) -> float:
-    """Return the inverse document frequency of a word that `having` of `chunks` contain."""
-    return math.log1p((chunks - having + 0.5) / (having + 0.5))
+def inverse_document_frequency(chunks: int, containing: int) -> float:
+    """Return the inverse document frequency of a word that `containing` of `chunks` contain."""
+    return math.log1p((chunks - containing + 0.5) / (containing + 0.5))
 
 
-def saturated(frequency: Any, length: Any, average: float) -> Any:
+def saturate(frequency: Any, length: Any, average: float) -> Any:
     """Return the saturated frequency of a word in a chunk with `length` words. Arguments are numbers or arrays."""
     return frequency * (K1 + 1) / (frequency + K1 * (1 - B + B * length / average))
 
 
 def nearest(
-    files: QuerySet[File], embedder: Embedder, vector: Vector, also: Group[int] = (), *, count: int, visible: int
+    files: QuerySet[File], embedder: Embedder, vector: Vector, extra: Group[int] = (), *, count: int, visible: int
 ) -> dict[int, float]:
-    """Return the cosines of the `count` nearest chunks and of the chunks `also`, by chunk id.
+    """Return the cosines of the `count` nearest chunks and of the chunks `extra`, by chunk id.
 
-    `visible`: number of chunks in the files. The caller has checked that the chunks `also` are among them. If the index
-    proposes too few visible chunks, all are compared.
+    `visible`: number of chunks in the files. The caller has checked that the chunks `extra` are among them. If the
+    index proposes too few visible chunks, all are compared.
     """
     all_chunks = Chunk.objects.filter(embedder=embedder, embedding__isnull=False).order_by()
     rows = all_chunks.filter(file__in=files.values("pk"))
-    extra_chunks = all_chunks.filter(pk__in=also)
+    extra_chunks = all_chunks.filter(pk__in=extra)
     distance = CosineDistance("embedding", vector)
-    if visible > EXACT_UP_TO and embedder.dimensions <= LARGEST_INDEXED:
+    if visible > MAX_EXACT_CHUNKS and embedder.dimensions <= LARGEST_INDEXED:
         proposed = _propose(rows, embedder.dimensions, vector, count)
         if len(proposed) == count:
             extra_chunks = extra_chunks.exclude(pk__in=proposed)
             return proposed | _cosines(extra_chunks.annotate(distance=distance).values_list("pk", "distance"))
     best = rows.annotate(distance=distance).order_by("distance", "pk").values_list("pk", "distance")[:count]
     extra_rows = extra_chunks.annotate(distance=distance).values_list("pk", "distance")
-    return _cosines(best.union(extra_rows) if also else best)
+    return _cosines(best.union(extra_rows) if extra else best)
 
 
 def two_cosines(
@@ -329,7 +331,7 @@ def two_cosines(
         "chunks": list(chunks),
     }
     with connection.cursor() as cursor:
-        cursor.execute(TWO_DISTANCES, parameters)
+        cursor.execute(TWO_DISTANCES_SQL, parameters)
         rows = cursor.fetchall()
     # The mean of opposite vectors is zero, and the cosine to zero is not a number.
     return {
@@ -351,11 +353,11 @@ def _propose(rows: QuerySet[Chunk], dimensions: int, vector: Vector, count: int)
     ranked = rows.alias(size=size).filter(size=dimensions).annotate(distance=CosineDistance(half, vector))
     with transaction.atomic(), connection.cursor() as cursor:
         cursor.execute("SET LOCAL hnsw.iterative_scan = relaxed_order")
-        cursor.execute(f"SET LOCAL hnsw.ef_search = {min(1_000, LOOKED_AT * count)}")
+        cursor.execute(f"SET LOCAL hnsw.ef_search = {min(1_000, INDEX_CANDIDATE_FACTOR * count)}")
         return _cosines(ranked.order_by("distance").values_list("pk", "distance")[:count])
 
 
-def without_copies(chunks: Sequence[int]) -> list[int]:
+def drop_copies(chunks: Sequence[int]) -> list[int]:
     """Return the ids of the chunks in their order. Of equal passages of files with the same content the first stays."""
     rows = Chunk.objects.filter(pk__in=chunks).values_list("pk", "file__sha256", "start", MD5("text"))
     passages = {pk: passage for pk, *passage in rows}

@@ -33,9 +33,9 @@ from files.models import Reranker
 from llm import tokens
 
 ACTIVE_LOCK = "active re-ranker"  # the lock for changes of the active re-ranker
-LEFT_ALONE = 15  # seconds without calls after a failure
+FAILURE_PAUSE = 15  # seconds without calls after a failure
 CACHE_SECONDS = 60  # seconds that a judgement is cached
-HALVINGS = 3  # times that passages are halved, if they are too long for the model
+MAX_HALVINGS = 3  # times that passages are halved, if they are too long for the model
 TRIAL = ("capital of France", ["rain in May", "Paris, the capital of France"])
 log = logging.getLogger(__name__)
 
@@ -54,7 +54,7 @@ def text_to_judge(hit: ChunkHit) -> str:
 
 
 def cached_judgement(reranker: Reranker, query: str, texts: list[str], payer: Payer) -> Judgement:
-    """Return the cached judgement, or ask the server. Raises `ModelError`, also for a recent failure."""
+    """Return the cached judgement, else ask the server. Raises `ModelError`, also if the last call failed recently."""
     row = [str(reranker.pk), reranker.kind, reranker.base_url, reranker.model, reranker.api_key, reranker.longest]
     row_digest = hashlib.sha256(json.dumps(row).encode()).hexdigest()
     texts_digest = hashlib.sha256(json.dumps([row_digest, query, texts]).encode()).hexdigest()
@@ -66,7 +66,7 @@ def cached_judgement(reranker: Reranker, query: str, texts: list[str], payer: Pa
     try:
         judgement = judge(reranker, query, texts, payer)
     except ModelError as error:
-        _write_cache(f"re-ranker:{row_digest}", error.sentence.dump(), LEFT_ALONE)
+        _write_cache(f"re-ranker:{row_digest}", error.sentence.dump(), FAILURE_PAUSE)
         raise
     _write_cache(f"re-ranker:{texts_digest}", judgement, CACHE_SECONDS)
     return judgement
@@ -83,7 +83,7 @@ def _write_cache(key: str, value: object, seconds: int) -> None:
     try:
         cache.set(key, value, seconds)
     except RedisError:
-        log.warning("what a re-ranker said is not kept: Redis is away")
+        log.warning("the judgement of a re-ranker is not cached: Redis is unavailable")
 
 
 def judge(reranker: Reranker, query: str, texts: Sequence[str], payer: Payer = NO_PAYER) -> Judgement:
@@ -97,19 +97,19 @@ def judge(reranker: Reranker, query: str, texts: Sequence[str], payer: Payer = N
     longest = reranker.longest
     sent = [tokens.truncate(text, longest) for text in texts]
     with record_call(reranker, payer, _count_tokens(query, sent)) as usage:
-        for attempt in range(HALVINGS + 1):
+        for attempt in range(MAX_HALVINGS + 1):
             try:
                 with wait_outside():
                     scores, reported, searches = submit(client.scores(reranker.model, query, sent)).result()
                 break
             except ModelError as error:
-                if error.code != "context_too_long" or attempt == HALVINGS:
+                if error.code != "context_too_long" or attempt == MAX_HALVINGS:
                     raise
             longest = min(longest, max(map(tokens.count, sent))) // 2
             sent = [tokens.truncate(text, longest) for text in sent]
         usage.add(reported, 0 if reported else _count_tokens(query, sent), searches)
     cut = sum(one != other for one, other in zip(sent, texts, strict=True))
-    return Judgement(_from_0_to_1(scores), cut, longest)
+    return Judgement(_normalize_scores(scores), cut, longest)
 
 
 def _count_tokens(query: str, texts: Sequence[str]) -> int:
@@ -118,12 +118,12 @@ def _count_tokens(query: str, texts: Sequence[str]) -> int:
 
 
 @lru_cache(maxsize=8)
-def _client(kind: str, base_url: str, api_key: str, patience: float) -> Any:
+def _client(kind: str, base_url: str, api_key: str, timeout: float) -> Any:
     # Imported late, since most processes never send HTTP requests to a model.
-    return import_module("llm.providers.reranking").RerankingClient(kind, base_url, api_key, patience)
+    return import_module("llm.providers.reranking").RerankingClient(kind, base_url, api_key, timeout)
 
 
-def _from_0_to_1(scores: list[float]) -> list[float]:
+def _normalize_scores(scores: list[float]) -> list[float]:
     """Return scores from 0 to 1. Some servers return shares, others logits."""
     if all(0 <= score <= 1 for score in scores):
         return scores

@@ -5,12 +5,14 @@
 1. It ranks the visible chunks by BM25 and by the cosines of vectors (`ranking`).
 2. It adds both scores with weights. Each score is first standardised to its deviation from the mean, in standard
    deviations.
-3. Where that pays, it expands the query with words of the best chunks (`feedback`), and ranks again.
+3. If the collection benefits from it, it expands the query with words of the best chunks (`feedback`), and ranks again.
 
-A chunk then gets its highest score of all phrasings. Passages of files with the same content come once. The files are a
-filter inside every query, so no other chunk is ranked, counted or returned. If all chunks and the query have vectors, a
-search returns `min(limit, visible chunks)` hits, since chunks without a word of the query are ranked by meaning alone.
-`excerpts` cuts the most relevant part out of each hit, for pages.
+A chunk then gets its highest score of all phrasings. Equal passages of files with the same content are returned once.
+Every query filters by the files, so no other chunk is ranked, counted or returned. If all chunks and the query have
+vectors, a search returns `min(limit, visible chunks)` hits, since chunks without a word of the query are ranked by
+meaning alone.
+
+`cut_excerpts` cuts the most relevant part out of each hit, for pages.
 """
 
 import logging
@@ -32,7 +34,7 @@ from files.index import feedback, ranking
 from files.index.embedders import embed_query
 from files.index.language import UNSPACED_RUN
 from files.index.ledger import NO_PAYER, Payer
-from files.index.lexemes import keys_of, lexeme_of
+from files.index.lexemes import get_word_keys, strip_prefix
 from files.index.ranking import PreparedSearch, Query
 from files.index.vectors import Vector
 from files.index.words import MOST_PARTS
@@ -40,17 +42,17 @@ from files.models import Chunk, Embedder, File, FileText
 
 log = logging.getLogger(__name__)
 
-WORDS_SHARE = 0.65
-MEANING_SHARE = 0.35
-POOL = 100  # combined chunks per ranking
+WORD_WEIGHT = 0.65
+VECTOR_WEIGHT = 0.35
+POOL_SIZE = 100  # combined chunks per ranking
 MAX_LIMIT = 100
 MAX_QUERY = 2_000  # used characters of a query
 CLOSE_DISTANCE = 160  # characters within which matched words count as close
 EXCERPT_LEAD = 80  # characters of an excerpt before the first match
-EXCERPT = 320  # characters of an excerpt
-# The least cosine that shows a passage to be related. With the bundled embedder, small talk seldom reaches it for any
-# passage. A passage that answers in other words may be below it, so a lower cosine proves nothing.
-RELATED = 0.2
+EXCERPT_LENGTH = 320  # characters of an excerpt
+# From this cosine on a passage counts as related. With the bundled embedder, small talk seldom reaches it with any
+# passage. A lower cosine does not prove that a passage is unrelated, since it may answer in other words.
+MIN_RELATED_COSINE = 0.2
 
 Spans = tuple[tuple[int, int], ...]
 
@@ -87,7 +89,7 @@ class ChunkHit:
     @property
     def related(self) -> bool:
         """Return whether the chunk has a word of the query or a similar meaning. A high rank alone is not enough."""
-        return bool(self.highlights) or self.named or self.cosine >= RELATED
+        return bool(self.highlights) or self.named or self.cosine >= MIN_RELATED_COSINE
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,11 +128,11 @@ def search_many(
     *, queries: Sequence[str], files: QuerySet[File], limit: int = 10, payer: Payer = NO_PAYER
 ) -> SearchResult:
     """Search for several phrasings of one question. A chunk gets the best of its scores."""
-    cleaned = [each for query in queries if _WORD.search(each := _storable(query))]
+    storable_queries = [each for query in queries if _WORD.search(each := _strip_unstorable(query))]
     limit = min(limit, MAX_LIMIT)
-    if not (cleaned and limit > 0):
+    if not (storable_queries and limit > 0):
         return SearchResult([])
-    prepared = ranking.prepare_search(files, cleaned)
+    prepared = ranking.prepare_search(files, storable_queries)
     if not prepared.collection.chunks:
         return SearchResult([])
     scores: dict[int, float] = {}
@@ -140,18 +142,18 @@ def search_many(
         for chunk, (score, cosine) in _rank(query, files, prepared, payer, failures).items():
             scores[chunk] = max(score, scores.get(chunk, 0.0))
             cosines[chunk] = max(cosine, cosines.get(chunk, 0.0))
-    best = _ordered(scores, prepared)[:limit]
+    best = _order_chunks(scores, prepared)[:limit]
     keys = {key for query in prepared.queries for key in query.keys}
     return SearchResult(_hits({chunk: (scores[chunk], cosines[chunk]) for chunk in best}, keys), tuple(failures))
 
 
-def _ordered(scores: Mapping[int, float], prepared: PreparedSearch) -> list[int]:
+def _order_chunks(scores: Mapping[int, float], prepared: PreparedSearch) -> list[int]:
     """Return the chunks, best first. Of passages with the same content the best one stays."""
     order = sorted(scores, key=lambda chunk: (-scores[chunk], chunk))
-    return ranking.without_copies(order) if prepared.collection.copies else order
+    return ranking.drop_copies(order) if prepared.collection.copies else order
 
 
-def _storable(query: str) -> str:
+def _strip_unstorable(query: str) -> str:
     """Return the query without NUL and lone surrogates, which PostgreSQL does not store."""
     return query[:MAX_QUERY].replace("\0", " ").encode(errors="replace").decode()
 
@@ -164,18 +166,18 @@ def _rank(
     Adds a sentence to `failures` for each embedder that failed.
     """
     collection = prepared.collection
-    entries = ranking.postings(files, query.keys, collection)
+    entries = ranking.load_postings(files, query.keys, collection)
     bm25 = ranking.score_postings(entries, collection, query.weights, query.unmarked)
-    rankings = _rank_by_vectors(query.text, files, prepared, bm25.best(POOL), payer, failures)
+    rankings = _rank_by_vectors(query.text, files, prepared, bm25.best(POOL_SIZE), payer, failures)
     scores = _combine(bm25, rankings)
-    if feedback.pays(collection) and scores:
-        order = _ordered(scores, prepared)[: feedback.EXPANDING_CHUNKS]
+    if feedback.is_worthwhile(collection) and scores:
+        order = _order_chunks(scores, prepared)[: feedback.EXPANDING_CHUNKS]
         counts = {chunk: math.exp(scores[chunk] - scores[order[0]]) for chunk in order}
         best = feedback.feedback_chunks(counts)
         expanded = feedback.expand_query(query, entries, counts, best, files, collection)
         bm25 = ranking.score_postings(expanded.entries, collection, expanded.weights, query.unmarked)
         for vector_ranking in rankings:
-            vector_ranking.pull(counts, bm25.best(POOL))
+            vector_ranking.apply_feedback(counts, bm25.best(POOL_SIZE))
         scores = _combine(bm25, rankings)
     cosines = {chunk: cosine for vector_ranking in rankings for chunk, cosine in vector_ranking.cosines.items()}
     return {chunk: (1 / (1 + math.exp(-score)), cosines.get(chunk, 0.0)) for chunk, score in scores.items()}
@@ -183,21 +185,23 @@ def _rank(
 
 @dataclass(slots=True)
 class _VectorRanking:
-    """Cosines between query and chunks for one embedder, by chunk id. `pulled`: the same after feedback."""
+    """Cosines between query and chunks for one embedder, by chunk id, before and after feedback."""
 
     embedder: Embedder
     vector: Vector
     cosines: dict[int, float]
-    pulled: dict[int, float]
+    cosines_after_feedback: dict[int, float]
 
-    def pull(self, best: Group[int], also: Sequence[int]) -> None:
+    def apply_feedback(self, best: Group[int], also: Sequence[int]) -> None:
         """Move the query towards the mean of the `best` chunks, and include the chunks `also`."""
         both = ranking.two_cosines(self.embedder, self.vector, best, {*self.cosines, *also})
         if not both:
             return
         self.cosines = {chunk: near for chunk, (near, _) in both.items()}
         # The cosine to the sum of both vectors, not divided by the length of the sum, which does not change the order.
-        self.pulled = {chunk: near + feedback.PULL * towards for chunk, (near, towards) in both.items()}
+        self.cosines_after_feedback = {
+            chunk: near + feedback.FEEDBACK_WEIGHT * towards for chunk, (near, towards) in both.items()
+        }
 
 
 def _rank_by_vectors(
@@ -217,19 +221,19 @@ def _rank_by_vectors(
         try:
             vector = embed_query(embedder, query, payer)
         except ModelError as error:
-            log.warning("search by words only, embedder %s: %s", embedder, error)
-            failures[_by_words(embedder.name, error.sentence)] = None
+            log.warning("a search compared words only, embedder %s failed: %s", embedder, error)
+            failures[_words_only_note(embedder.name, error.sentence)] = None
             continue
         if vector is None:
             continue
-        cosines = ranking.nearest(files, embedder, vector, also, count=POOL, visible=prepared.collection.chunks)
+        cosines = ranking.nearest(files, embedder, vector, also, count=POOL_SIZE, visible=prepared.collection.chunks)
         rankings.append(_VectorRanking(embedder, vector, cosines, cosines))
     return rankings
 
 
-def _by_words(name: str, why: Sentence) -> Sentence:
+def _words_only_note(name: str, why: Sentence) -> Sentence:
     return Sentence(
-        "The embedder “{name}” did not answer (“{why}”), so the passages were found by their words alone.",
+        "The embedder “{name}” failed (“{why}”), so the search compared words only.",
         name=name,
         why=why,
     )
@@ -239,14 +243,18 @@ def _combine(bm25: ranking.Scores, rankings: Sequence[_VectorRanking]) -> dict[i
     """Return the weighted sum of the deviations by words and by meaning, by chunk id."""
     near: dict[int, float] = {}
     for vector_ranking in rankings:
-        pulled = vector_ranking.pulled
-        near |= zip(pulled, _deviations(np.fromiter(pulled.values(), dtype=np.float64)), strict=True)
+        cosines_after_feedback = vector_ranking.cosines_after_feedback
+        near |= zip(
+            cosines_after_feedback,
+            _deviations(np.fromiter(cosines_after_feedback.values(), dtype=np.float64)),
+            strict=True,
+        )
     lowest = min(near.values(), default=0.0)
-    pool = list({*bm25.best(POOL), *near})
+    pool = list({*bm25.best(POOL_SIZE), *near})
     if not pool:
         return {}
     far = np.fromiter((near.get(chunk, lowest) for chunk in pool), dtype=np.float64)
-    scores = WORDS_SHARE * np.array(_deviations(bm25.of(pool))) + MEANING_SHARE * far
+    scores = WORD_WEIGHT * np.array(_deviations(bm25.for_chunks(pool))) + VECTOR_WEIGHT * far
     return dict(zip(pool, scores.tolist(), strict=True))
 
 
@@ -294,16 +302,16 @@ def _highlights(texts: Mapping[int, str], language: str, keys: Group[str]) -> di
         return {}
     tokens = {match[0] for text in texts.values() for match in _TOKEN.finditer(text)}
     tokens = {token for token in tokens if not UNSPACED_RUN.search(token)}
-    wholes = {token: whole for token in tokens if (whole := _whole(token)) is not None}
+    wholes = {token: whole for token in tokens if (whole := _without_signs(token)) is not None}
     words = {word for token in tokens for word in _WORD.findall(token)}
-    keys_by_word = keys_of(words | set(wholes.values()), language)
+    keys_by_word = get_word_keys(words | set(wholes.values()), language)
     matched = {word for word in words if not keys_by_word[word].all.isdisjoint(keys)}
     matched |= {whole for whole in wholes.values() if not keys_by_word[whole].words.isdisjoint(keys)}
     literal = _pairs_pattern(keys)
-    return {key: _merge_overlaps(sorted(_spans(text, matched, wholes, literal))) for key, text in texts.items()}
+    return {key: _merge_overlaps(sorted(_matched_spans(text, matched, wholes, literal))) for key, text in texts.items()}
 
 
-def _whole(token: str) -> str | None:
+def _without_signs(token: str) -> str | None:
     """Return a compound without its signs; None for a single word."""
     parts = _WORD.findall(token)
     return "".join(parts) if 1 < len(parts) <= MOST_PARTS else None
@@ -311,11 +319,11 @@ def _whole(token: str) -> str | None:
 
 def _pairs_pattern(keys: Group[str]) -> re.Pattern[str]:
     """Return a pattern for pairs of characters in unspaced scripts. It is a lookahead, since pairs overlap."""
-    pairs = {lexeme for key in keys if UNSPACED_RUN.fullmatch(lexeme := lexeme_of(key))}
+    pairs = {lexeme for key in keys if UNSPACED_RUN.fullmatch(lexeme := strip_prefix(key))}
     return re.compile(f"(?=({'|'.join(map(re.escape, sorted(pairs))) or '(?!)'}))", re.IGNORECASE)
 
 
-def _spans(
+def _matched_spans(
     text: str, matched: Group[str], wholes: Mapping[str, str], pairs: re.Pattern[str]
 ) -> Iterator[tuple[int, int]]:
     for token in _TOKEN.finditer(text):
@@ -340,7 +348,7 @@ def _merge_overlaps(spans: list[tuple[int, int]]) -> Spans:
     return tuple(joined)
 
 
-def excerpts(hits: Sequence[ChunkHit]) -> list[PassageExcerpt]:
+def cut_excerpts(hits: Sequence[ChunkHit]) -> list[PassageExcerpt]:
     """Return the most relevant part of each hit, for pages."""
     rows = FileText.objects.filter(file__in=[hit.file for hit in hits]).values_list("file", "spans")
     spans = dict(rows)
@@ -349,7 +357,7 @@ def excerpts(hits: Sequence[ChunkHit]) -> list[PassageExcerpt]:
 
 def _excerpt(hit: ChunkHit, spans: Sequence[Sequence[int]]) -> PassageExcerpt:
     best = _densest_position(hit)
-    start, end = _around(hit.text, best)
+    start, end = _excerpt_bounds(hit.text, best)
     inside = [mark for mark in hit.highlights if start <= mark[0] and mark[1] <= end]
     return PassageExcerpt(
         file=hit.file,
@@ -358,7 +366,7 @@ def _excerpt(hit: ChunkHit, spans: Sequence[Sequence[int]]) -> PassageExcerpt:
         heading=hit.heading,
         start=hit.start + start,
         end=hit.start + end,
-        parts=list(_parts(hit, start, end, inside)),
+        parts=list(_split_matches(hit, start, end, inside)),
     )
 
 
@@ -372,18 +380,20 @@ def _densest_position(hit: ChunkHit) -> int:
     return max((left for left, _ in hit.highlights), key=density, default=0)
 
 
-def _around(text: str, best: int) -> tuple[int, int]:
+def _excerpt_bounds(text: str, best: int) -> tuple[int, int]:
     """Return the [start, end) of an excerpt around `best`, cut between words."""
     start = max(0, best - EXCERPT_LEAD)
     if start:
         start = min(best, start + len(text[start:best].partition(" ")[0]) + 1)
-    end = start + EXCERPT
+    end = start + EXCERPT_LENGTH
     if end < len(text):
         end = max(text.rfind(" ", start, end), best + EXCERPT_LEAD)
     return start, min(end, len(text))
 
 
-def _parts(hit: ChunkHit, start: int, end: int, inside: Sequence[tuple[int, int]]) -> Iterator[tuple[str, bool]]:
+def _split_matches(
+    hit: ChunkHit, start: int, end: int, inside: Sequence[tuple[int, int]]
+) -> Iterator[tuple[str, bool]]:
     yield ("… " if start else ""), False
     at = start
     for left, right in inside:

@@ -16,7 +16,7 @@ import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from files.index.language import TRIPLED_RUN, UNSPACED_RUN, normal_form, pieces, readable
+from files.index.language import TRIPLED_RUN, UNSPACED_RUN, normalize, prepare_text, split_run
 
 MOST_PARTS = 4  # parts of a compound with a variant; longer ones are paths and addresses of pages
 LONGEST_WHOLE = 40  # characters of a compound without its signs
@@ -68,24 +68,24 @@ def indexed_text(text: str) -> IndexedText:
     unmarked: list[str] = []
 
     def words(token: re.Match[str]) -> str:
-        split = _compound if token["number"] is None else _number
+        split = _compound_words if token["number"] is None else _number_words
         parts = split(token[0], variants)
-        unmarked.extend(plain for part in parts if (plain := without_marks(part)) is not None)
+        unmarked.extend(plain for part in parts if (plain := strip_marks(part)) is not None)
         # Spaces keep the parser from reading a sign as part of a word, as in “-9001”, or `<b` as a tag.
         return f" {' '.join(parts)} "
 
-    normal = normal_form(text)
+    normal = normalize(text)
     for run in TRIPLED_RUN.findall(normal):
-        variants.extend(pieces(run, 2))
-    main = _TOKEN.sub(words, readable(normal))
+        variants.extend(split_run(run, 2))
+    main = _TOKEN.sub(words, prepare_text(normal))
     return IndexedText(main, " ".join(variants), " ".join(unmarked))
 
 
-def without_marks(word: str) -> str | None:
+def strip_marks(word: str) -> str | None:
     """Return the word without marks on its letters, in small letters. None for a word without such marks."""
     if word.isascii():
         return None
-    plain = word.translate(_TABLE).lower()
+    plain = word.translate(_UNMARKED_TABLE).lower()
     return None if plain == word.lower() else plain
 
 
@@ -94,7 +94,7 @@ def has_marked_letters(word: str) -> bool:
     return word.isalpha() and _PART.fullmatch(word) is not None
 
 
-def joined_words(words: Sequence[str]) -> dict[str, tuple[int, ...]]:
+def join_neighbours(words: Sequence[str]) -> dict[str, tuple[int, ...]]:
     """Return neighbouring words written as one, with the positions of their parts. A text may have written them so."""
     joined: dict[str, tuple[int, ...]] = {}
     for size in range(2, JOINED_WORDS + 1):
@@ -106,7 +106,7 @@ def joined_words(words: Sequence[str]) -> dict[str, tuple[int, ...]]:
     return joined
 
 
-def _number(token: str, variants: list[str]) -> list[str]:
+def _number_words(token: str, variants: list[str]) -> list[str]:
     groups = _DIGITS.findall(token)
     whole = "".join(groups)
     if _ONE_NUMBER.fullmatch(token):
@@ -117,7 +117,7 @@ def _number(token: str, variants: list[str]) -> list[str]:
     return groups
 
 
-def _compound(token: str, variants: list[str]) -> list[str]:
+def _compound_words(token: str, variants: list[str]) -> list[str]:
     parts = _PART.findall(token)
     if 1 < len(parts) <= MOST_PARTS and len(token) <= LONGEST_WHOLE:
         variants.append("".join(parts))
@@ -128,4 +128,4 @@ def _compound(token: str, variants: list[str]) -> list[str]:
     return parts
 
 
-_TABLE = _unmarked_letters()
+_UNMARKED_TABLE = _unmarked_letters()

@@ -119,7 +119,7 @@ class File(models.Model):
 
     objects = FileQuerySet.as_manager()
 
-    # Not columns. `uses`: set by `files.pages.with_uses`. `repeated`: whether `files.services.store` returned a file
+    # Not columns. `uses`: set by `files.pages.add_uses`. `repeated`: whether `files.services.store` returned a file
     # that was there already.
     uses: FileUses | None = None
     repeated: bool = False
@@ -159,7 +159,7 @@ class File(models.Model):
 
     @property
     def is_image(self) -> bool:
-        """Return whether models can get the file as an image. SVG counts as text, and a damaged image has no width."""
+        """Return whether models can get the file as an image. SVG counts as text; a damaged image does not count."""
         return self.width is not None
 
     @property
@@ -168,7 +168,7 @@ class File(models.Model):
         return self.media_type in (*media_types.CONVERTED, media_types.HEIC)
 
     @property
-    def pictured(self) -> bool:
+    def has_page_pictures(self) -> bool:
         """Return whether the pages of the file can be drawn."""
         return self.media_type == media_types.PDF or (self.converted and self.pages > 0)
 
@@ -178,7 +178,7 @@ class File(models.Model):
         return self.status == self.Status.FAILED and self.error_code in self.LOCKED
 
     @property
-    def opens_further(self) -> bool:
+    def contains_locked(self) -> bool:
         """Return whether the file was read, and contains protected files."""
         return not self.unread and self.error_code == self.HOLDS_LOCKED
 
@@ -205,7 +205,10 @@ class FileText(models.Model):
 
 
 class RecognisedPage(models.Model):
-    """Places of the words recognised on a page, as `readers.outside.places.packed` writes them. Pages count from 1."""
+    """Places of the words recognised on a page, as `readers.outside.places.pack_places` writes them.
+
+    Pages count from 1.
+    """
 
     pk = models.CompositePrimaryKey("file_id", "page")
     file = models.ForeignKey(File, on_delete=models.CASCADE, related_name="+", db_index=False)

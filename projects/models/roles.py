@@ -13,7 +13,7 @@ def visible_project(user: User, pk: object) -> Project:
     return get_or_404(rows, pk, "project")
 
 
-def role_of(user: User, project: Project) -> Role:
+def get_role(user: User, project: Project) -> Role:
     """Return the strongest role of the user. Raises `NotFound` if they have none."""
     if project.owner_id == user.pk:
         return Role.OWNER
@@ -24,7 +24,7 @@ def role_of(user: User, project: Project) -> Role:
 
 
 def require_editor(*, user: User, project: Project) -> None:
-    if not has_right(user, "change", project) and role_of(user, project) not in EDITING:
+    if not has_right(user, "change", project) and get_role(user, project) not in EDITING:
         raise ProductError(
             "not_editor",
             "You can read this project but not change it. Ask its owner to make you an editor.",
@@ -34,5 +34,5 @@ def require_editor(*, user: User, project: Project) -> None:
 
 def require_owner(*, user: User, project: Project, action: Action = "change") -> None:
     """Check for an owner, or an administrator with the right to the action. Raises `not_owner` (403)."""
-    if not has_right(user, action, project) and role_of(user, project) != Role.OWNER:
+    if not has_right(user, action, project) and get_role(user, project) != Role.OWNER:
         raise ProductError("not_owner", "Only the owner of this project can do this. Ask them.", status=403)

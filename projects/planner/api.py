@@ -46,8 +46,8 @@ class ProgressSerializer(serializers.Serializer[TaskProgress]):
 class TaskDraftSerializer(serializers.Serializer[Task]):
     """The state of the draft of a checklist, as long as the task has no item.
 
-    `due`: it starts as soon as possible. `begun`: `runs/?task=` has the run. `refused`: `code` and `detail` say why,
-    and `tasks/{id}/runs/` tries again.
+    `due`: it starts as soon as possible. `begun`: `runs/?task=` has the run. `refused`: `code` and `detail` give the
+    reason, and `tasks/{id}/runs/` tries again.
     """
 
     status = serializers.ChoiceField(source="draft", choices=Task.Draft.choices)
@@ -106,10 +106,13 @@ class NewTaskSerializer(StrictSerializer):
     # The metaclass removes declared fields, so the name does not shadow the serializer's own `parent`.
     parent = VisibleField(Task, required=False, allow_null=True)  # type: ignore[assignment]  # see above
     breakpoint = serializers.BooleanField(
-        required=False, help_text="For items: a model's work stops here until you clear it."
+        required=False, help_text="For items: the model stops before this item until you clear the breakpoint."
     )
     needs = serializers.CharField(
-        required=False, allow_blank=True, max_length=MAX_NEEDS, help_text="Your part at the breakpoint."
+        required=False,
+        allow_blank=True,
+        max_length=MAX_NEEDS,
+        help_text="What a model needs from you there.",
     )
     notes = serializers.CharField(required=False, allow_blank=True, max_length=MAX_NOTES)
     project = VisibleField(Project, required=False, allow_null=True)
@@ -238,7 +241,7 @@ class TaskViewSet(ScopedView, mixins.ListModelMixin, mixins.RetrieveModelMixin, 
 
     @extend_schema(responses={204: None})
     def destroy(self, request: Request, pk: str) -> Response:
-        """Delete the task and its checklist. Tasks below it stay. Its code is not used again."""
+        """Delete the task and its checklist. Other tasks below it stay. Its code is not used again."""
         services.delete(actor=self.actor, task=self.get_object())
         return Response(status=status.HTTP_204_NO_CONTENT)
 

@@ -1,10 +1,12 @@
-"""Manage the draft mark of a task. The mark says that a model of the server is to write the task's checklist.
+"""Manage the draft mark of a task. The mark means that a model is to write the task's checklist in the background.
 
 1. `request_draft` sets the mark of a day task to “due” if its archetype is model or hybrid. Services call it when such
    a task is created or accepted, when a user's own task becomes such a task, and when it moves to another day without a
    checklist.
-2. A worker claims the draft (`claim_draft`, called by `chat.runs.drafts`) and starts a run. Then the run has the state.
-3. The mark is removed as soon as the checklist has an item, and when the task becomes the user's own or is finished.
+2. A worker claims the draft (`claim_draft`, called by `chat.runs.drafts`) and starts a run. The mark becomes “begun”,
+   and the run has the further state. The mark becomes “refused” if there are too many due drafts or no run can start.
+3. The mark is removed as soon as the checklist has an item, when the run ends without a checklist, and when the task
+   becomes the user's own or is finished.
 
 Callers hold the lock of the user's tasks (`projects.planner.services.lock_tasks`).
 """
@@ -24,12 +26,12 @@ from projects.planner.rules import Actor
 
 MAX_DUE_DRAFTS = 20  # due drafts per user, which limit the cost of a loop that creates tasks
 TOO_MANY_DRAFTS = Sentence(
-    "{most} of your checklists wait for a draft, which is the maximum. Ask for this one when they are done.",
+    "{most} of your checklists already wait for a draft, which is the maximum. Ask for this one later.",
     most=MAX_DUE_DRAFTS,
 )
 
 
-def waiting() -> QuerySet[Task]:
+def due_drafts() -> QuerySet[Task]:
     """Return the tasks with a due draft, oldest first."""
     return Task.objects.filter(draft=Task.Draft.DUE, owner__is_active=True).order_by("id")
 
@@ -41,9 +43,10 @@ def can_be_drafted(row: Task) -> bool:
 
 
 def request_draft(actor: Actor, row: Task) -> None:
-    """Set the draft of a task without items to due, if a model may draft it. Refuse it at `MAX_DUE_DRAFTS` due drafts.
+    """Set the draft of a task to due if a model may draft it, or to refused at `MAX_DUE_DRAFTS` due drafts.
 
-    If a model has created the task, the draft starts after the model's answer, which may contain the checklist.
+    The caller has checked that the task has no items. For a user's change the draft starts on commit. For a model's
+    change it starts after the model's answer, which may contain the checklist.
     """
     if not can_be_drafted(row):
         return
@@ -56,7 +59,7 @@ def request_draft(actor: Actor, row: Task) -> None:
 
 
 def set_draft(row: Task, draft: str = "", code: str = "", detail: Sentence = NO_SENTENCE) -> None:
-    """Set the mark, or remove it. The history of the task does not record this."""
+    """Set the mark, or remove it. The history of the task does not record the mark."""
     if (row.draft, row.draft_code, row.draft_detail) == (draft, code, detail):
         return
     row.draft = draft
@@ -67,5 +70,5 @@ def set_draft(row: Task, draft: str = "", code: str = "", detail: Sentence = NO_
 
 
 def claim_draft(task_id: UUID) -> bool:
-    """Claim a due draft. Return whether the caller is to start it."""
-    return claim(waiting(), task_id, draft=Task.Draft.BEGUN)
+    """Claim a due draft. Return whether the caller has it and must start the run."""
+    return claim(due_drafts(), task_id, draft=Task.Draft.BEGUN)

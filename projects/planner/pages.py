@@ -20,8 +20,8 @@ from projects.planner.queries import today, with_checklists, with_links, with_pr
 from projects.planner.quick_add import Period
 from projects.planner.rules import PARENTS
 
-WEEK = 7
-CHANGES = 50  # changes on one page of the history
+DAYS_PER_WEEK = 7
+CHANGES_PER_PAGE = 50  # changes on one page of the history
 SHOWN_CHARACTERS = 120  # characters shown of a changed value
 FIELDS = {
     "created": gettext_lazy("Created"),
@@ -36,14 +36,14 @@ FIELDS = {
     "project": gettext_lazy("Project"),
     "parent": gettext_lazy("Under"),
     "position": gettext_lazy("Place"),
-    "moved_to": gettext_lazy("Goes on as"),
+    "moved_to": gettext_lazy("Continues as"),
     "proposed": gettext_lazy("Proposed by a model"),
 }
 
 
 @dataclass(frozen=True, slots=True)
 class OpenRows:
-    """The rows that an address opens, by id. `edit`: a row to edit. `open`: a task whose checklist is shown."""
+    """The rows that an address opens: the ids of the row to `edit` and of the task whose checklist is `open`."""
 
     edit: str = ""
     open: str = ""
@@ -91,16 +91,16 @@ class CalendarCell:
 def board(user: User, period: Period, opened: OpenRows) -> Mapping[str, object]:
     """Return the context for the page of a day, month or year."""
     now = today(user)
-    waiting_tasks = waiting(user, period, now)
+    waiting = waiting_tasks(user, period, now)
     return {
         "period": period,
         "today": now,
-        "lists": [TaskList(level, lines(rows_of(user, level, period), opened)) for level in _levels(period)],
-        "tabs": [_around(period, each, now) for each in ("day", "month", "year")],
-        "before": period.shifted(-1),
-        "after": period.shifted(1),
-        "waiting": waiting_tasks,
-        "waiting_ids": {task.pk for task, _item in waiting_tasks},
+        "lists": [TaskList(level, build_lines(list_rows(user, level, period), opened)) for level in _levels(period)],
+        "tabs": [_tab_period(period, each, now) for each in ("day", "month", "year")],
+        "before": period.shift(-1),
+        "after": period.shift(1),
+        "waiting": waiting,
+        "waiting_ids": {task.pk for task, _item in waiting},
         **_calendar(user, period),
     }
 
@@ -109,17 +109,17 @@ def _levels(period: Period) -> list[str]:
     return [level for level, horizons in HORIZONS.items() if level != Task.Level.ITEM and period.horizon in horizons]
 
 
-def rows_of(user: User, level: str, period: Period) -> Sequence[Task]:
+def list_rows(user: User, level: str, period: Period) -> Sequence[Task]:
     rows = Task.objects.visible_to(user).filter(level=level, horizon=period.horizon, date=period.start)
     return with_progress(list(with_checklists(with_links(rows))))
 
 
-def lines(rows: Sequence[Task], opened: OpenRows) -> list[TaskLine]:
-    """Return the lines of a list. `rows`: all rows that are ordered together."""
+def build_lines(rows: Sequence[Task], opened: OpenRows) -> list[TaskLine]:
+    """Return the lines of a list. `rows`: all rows of the list, in their order."""
     ids = [str(row.pk) for row in rows]
     shown = []
     for index, row in enumerate(rows):
-        items = [] if row.level == Task.Level.ITEM else lines(row.checklist, opened)
+        items = [] if row.level == Task.Level.ITEM else build_lines(row.checklist, opened)
         shown.append(
             TaskLine(
                 task=row,
@@ -133,8 +133,8 @@ def lines(rows: Sequence[Task], opened: OpenRows) -> list[TaskLine]:
     return shown
 
 
-def waiting(user: User, period: Period, now: date) -> list[tuple[Task, Task | None]]:
-    """Return the tasks of a day that wait for the user, each with its waiting item. Today has those of all days."""
+def waiting_tasks(user: User, period: Period, now: date) -> list[tuple[Task, Task | None]]:
+    """Return the tasks of a day that wait for the user, each with its waiting item. Today also shows other days'."""
     if period.horizon != Task.Horizon.DAY:
         return []
     condition = Q(status=Task.Status.WAITING) | Q(
@@ -143,10 +143,10 @@ def waiting(user: User, period: Period, now: date) -> list[tuple[Task, Task | No
     rows = Task.objects.visible_to(user).filter(condition, level=Task.Level.TASK, horizon=Task.Horizon.DAY)
     if period.start != now:
         rows = rows.filter(date=period.start)
-    return [(row, _stopped_at(row)) for row in with_checklists(rows.distinct())]
+    return [(row, _stopping_item(row)) for row in with_checklists(rows.distinct())]
 
 
-def _stopped_at(row: Task) -> Task | None:
+def _stopping_item(row: Task) -> Task | None:
     """Return the waiting item of the checklist, else the first active breakpoint."""
     stops = [item for item in row.checklist if item.status == Task.Status.WAITING or item.blocking]
     return next((item for item in stops if item.status == Task.Status.WAITING), stops[0] if stops else None)
@@ -172,15 +172,15 @@ def _calendar(user: User, period: Period) -> Mapping[str, object]:
     """Return the context of the calendar: the week of a day, the weeks of a month, or the months of a year."""
     horizon, start = period
     if horizon == "day":
-        week = (period.shifted(n - start.weekday()) for n in range(WEEK))
+        week = (period.shift(n - start.weekday()) for n in range(DAYS_PER_WEEK))
         return {"week": _cells(user, "day", [each.start for each in week if each], start)}
     if horizon == "month":
         last = calendar.monthrange(start.year, start.month)[1]
         days = [start.replace(day=n) for n in range(1, last + 1)]
         cells: list[CalendarCell | None] = [None] * start.weekday()
         cells += _cells(user, "day", days, today(user))
-        cells += [None] * (-len(cells) % WEEK)
-        return {"weeks": [cells[at : at + WEEK] for at in range(0, len(cells), WEEK)]}
+        cells += [None] * (-len(cells) % DAYS_PER_WEEK)
+        return {"weeks": [cells[at : at + DAYS_PER_WEEK] for at in range(0, len(cells), DAYS_PER_WEEK)]}
     months = [start.replace(month=n) for n in range(1, 13)]
     return {"months": _cells(user, "month", months, first_day("month", today(user)))}
 
@@ -192,7 +192,7 @@ def _cells(user: User, horizon: str, days: Sequence[date], here: date) -> list[C
     return [CalendarCell(Period(horizon, day), counts.get(day, TaskProgress(0, 0)), day == here) for day in days]
 
 
-def _around(period: Period, horizon: str, now: date) -> Period:
+def _tab_period(period: Period, horizon: str, now: date) -> Period:
     """Return the day, month or year that a tab opens: it contains `period`, or is inside it.
 
     If it is inside, it is the current one if `period` is current, else the first one.
@@ -207,10 +207,10 @@ def task_page(user: User, task: Task, opened: OpenRows) -> Mapping[str, object]:
     row = with_progress(list(with_checklists(own)))[0]
     below = with_links(Task.objects.visible_to(user).filter(parent=row).exclude(level=Task.Level.ITEM))
     return {
-        "line": lines([row], opened)[0],
+        "line": build_lines([row], opened)[0],
         "period": Period.of(row),
         "below": with_progress(list(below)),
-        "parents": _parents(user, row),
+        "parents": _possible_parents(user, row),
         "projects": choices(Project.objects.visible_to(user), row.project),
         "waiting": [(row, item)] if (item := _waiting_item(row)) else [],
     }
@@ -218,10 +218,10 @@ def task_page(user: User, task: Task, opened: OpenRows) -> Mapping[str, object]:
 
 def _waiting_item(row: Task) -> Task | None:
     is_waiting = Task.Status.WAITING in (row.status, *(item.status for item in row.checklist))
-    return _stopped_at(row) if is_waiting and row.status in Task.UNFINISHED else None
+    return _stopping_item(row) if is_waiting and row.status in Task.UNFINISHED else None
 
 
-def _parents(user: User, task: Task) -> QuerySet[Task]:
+def _possible_parents(user: User, task: Task) -> QuerySet[Task]:
     """Return the possible parents: the unfinished rows of the same month or year, and the current parent."""
     fits = Q(pk=task.parent_id)
     for level, horizon in PARENTS[task.level, task.horizon]:
@@ -251,8 +251,8 @@ def history(user: User, task: Task, before: str = "") -> Mapping[str, object]:
         if not (before.isascii() and before.isdigit() and len(before) < 19):
             raise ProductError("bad_cursor", "This page of the history does not exist. Open the task again.")
         rows = rows.filter(pk__lt=int(before))
-    page = list(rows[: CHANGES + 1])
-    shown = page[:CHANGES]
+    page = list(rows[: CHANGES_PER_PAGE + 1])
+    shown = page[:CHANGES_PER_PAGE]
     projects = Project.objects.visible_to(user) if any(row.field == "project" for row in shown) else ()
     names = {str(project.pk): project.name for project in projects}
     changes = [
@@ -260,17 +260,17 @@ def history(user: User, task: Task, before: str = "") -> Mapping[str, object]:
             row=row,
             item=row.code.removeprefix(task.code).removeprefix("."),
             what=str(FIELDS.get(row.field, row.field)),
-            before=_value(row.field, row.before, names),
-            after=_value(row.field, row.after, names),
+            before=_display_value(row.field, row.before, names),
+            after=_display_value(row.field, row.after, names),
         )
         for row in shown
     ]
-    return {"changes": changes, "older": shown[-1].pk if len(page) > CHANGES else None}
+    return {"changes": changes, "older": shown[-1].pk if len(page) > CHANGES_PER_PAGE else None}
 
 
-def _value(name: str, value: str, projects: dict[str, str]) -> str:
+def _display_value(name: str, value: str, projects: dict[str, str]) -> str:
     if name == "cleared":
-        return ""  # the value is the time of the change, which is shown anyway
+        return ""  # the value is the time of the change, which its row shows
     if not value:
         return _("nothing") if name in ("project", "parent", "notes", "needs") else ""
     if name == "status":

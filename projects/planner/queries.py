@@ -28,8 +28,8 @@ def visible_task(user: User, key: object) -> Task:
     return or_404(matching.first(), "task")
 
 
-def written_by_hand(items: Sequence[Task]) -> bool:
-    """Return whether there are items, and no model has created any of them. All items belong to one user."""
+def are_written_by_user(items: Sequence[Task]) -> bool:
+    """Return whether there are items and a user created all of them. All items belong to one user."""
     created = TaskChange.objects.filter(field="created", code__in=[row.code for row in items]).exclude(model="")
     return bool(items) and not created.filter(owner=items[0].owner_id).exists()
 
@@ -92,7 +92,7 @@ class PromptTasks:
         return (*self.today, *self.mentioned)
 
 
-def tasks_of(mentioned: Iterable[str]) -> set[str]:
+def mentioned_task_codes(mentioned: Iterable[str]) -> set[str]:
     """Return the codes of the mentioned objectives and tasks. A mentioned item counts as its task."""
     return {str(codes.parse(code).task) for code in mentioned}
 
@@ -107,15 +107,15 @@ def tasks_for_prompt(
 ) -> PromptTasks:
     """Return the tasks for a prompt by the rule in `prompt_tasks`. Without `whole_day`, only mentioned tasks.
 
-    `on`: the user's today. `mentioned`: codes that the user's messages of that day mention (`codes.mentions`). Tasks
-    that are mentioned in the day's tasks are included too (seed: WENDY, "@mentioned in the task list of the Day"), but
-    not tasks that only these mention.
+    `on`: today for the user. `mentioned`: codes that the user's messages of that day mention (`codes.find_mentions`).
+    Tasks that are mentioned in the day's tasks are included too (seed: WENDY, "@mentioned in the task list of the
+    Day"), but not tasks that only these mention.
 
     A task that a model has proposed and the user has not accepted is left out, unless the user mentions it. The reason:
     the list is in the system part of the prompt, and a document may have made the model propose the task. In prompts of
     the `conversation` in which it was proposed, the task is included while it waits for the user.
 
-    The project of a conversation is no filter: the rule includes all tasks of the day, and all belong to the user.
+    The project of the conversation does not filter: the rule includes all tasks of the day, and all are the user's.
     """
     mentioned = set(mentioned)
     accepted = Q(proposed=False)
@@ -124,12 +124,12 @@ def tasks_for_prompt(
     of_day = Q(accepted, level=Task.Level.TASK, horizon=Task.Horizon.DAY, date=on)
     rows = with_checklists(Task.objects.visible_to(user).select_related("moved_to"))
     if not whole_day:
-        mentioned_rows = list(rows.filter(code__in=tasks_of(mentioned))) if mentioned else []
+        mentioned_rows = list(rows.filter(code__in=mentioned_task_codes(mentioned))) if mentioned else []
         mentioned_rows.sort(key=lambda row: row.code)
         return PromptTasks(on, (), tuple(mentioned_rows), frozenset(row.code for row in mentioned_rows), conversation)
-    tasks = list(rows.filter(of_day | Q(code__in=tasks_of(mentioned))))
+    tasks = list(rows.filter(of_day | Q(code__in=mentioned_task_codes(mentioned))))
     mentioned_in_tasks = {code for row in tasks if _is_of_day(row, on) and not row.proposed for code in _mentions(row)}
-    if missing := tasks_of(mentioned_in_tasks) - {row.code for row in tasks}:
+    if missing := mentioned_task_codes(mentioned_in_tasks) - {row.code for row in tasks}:
         tasks += rows.filter(code__in=missing, proposed=False)
     return replace(prompt_tasks(tasks, on=on, mentioned=mentioned | mentioned_in_tasks), conversation=conversation)
 
@@ -142,7 +142,7 @@ def prompt_tasks(rows: Iterable[Task], *, on: date, mentioned: Iterable[str]) ->
     order, mentioned tasks in the order of their codes, so the order does not depend on the time of a mention. Raises
     `codes.BadCode`.
     """
-    mentioned_codes = tasks_of(mentioned)
+    mentioned_codes = mentioned_task_codes(mentioned)
     today = []
     others = []
     for row in rows:
@@ -152,7 +152,7 @@ def prompt_tasks(rows: Iterable[Task], *, on: date, mentioned: Iterable[str]) ->
             others.append(row)
     return PromptTasks(
         on,
-        tuple(sorted(today, key=_place)),
+        tuple(sorted(today, key=_sort_key)),
         tuple(sorted(others, key=lambda row: row.code)),
         frozenset(row.code for row in (*today, *others) if row.code in mentioned_codes),
     )
@@ -179,8 +179,8 @@ def _lines(row: Task, tasks: PromptTasks) -> Iterator[str]:
     yield f"- {row.code} [{_state(row)}] {row.title} ({kind}{proposed})"
     if row.code in tasks.mentioned_codes:
         yield from (f"    {line}" for line in row.notes.splitlines())
-    items = (each for each in row.checklist if not each.proposed or _waits_here(each, tasks))
-    for item in sorted(items, key=_place):
+    items = (each for each in row.checklist if not each.proposed or _awaits_decision_here(each, tasks))
+    for item in sorted(items, key=_sort_key):
         needs = item.needs or "the user's word"
         remarks = [f"breakpoint, needs: {needs}"] if item.blocking else []
         remarks += [_proposed(item, tasks)] if item.proposed and not row.proposed else []
@@ -188,13 +188,13 @@ def _lines(row: Task, tasks: PromptTasks) -> Iterator[str]:
         yield f"  - {item.code[len(row.code) :]} [{_state(item)}] {item.title}{remark}"
 
 
-def _waits_here(row: Task, tasks: PromptTasks) -> bool:
+def _awaits_decision_here(row: Task, tasks: PromptTasks) -> bool:
     """Return whether the task was proposed in the conversation of this prompt, and waits for the user."""
     return row.to_decide and row.proposed_in is not None and row.proposed_in == tasks.conversation
 
 
 def _proposed(row: Task, tasks: PromptTasks) -> str:
-    waits = "waiting for the user to accept it" if _waits_here(row, tasks) else "not accepted"
+    waits = "waiting for the user to accept it" if _awaits_decision_here(row, tasks) else "not accepted"
     return f"proposed by {row.model} and {waits}"
 
 
@@ -202,7 +202,7 @@ def _state(row: Task) -> str:
     return f"moved to {row.moved_to.code}" if row.moved_to else row.status
 
 
-def _place(row: Task) -> tuple[int, str]:
+def _sort_key(row: Task) -> tuple[int, str]:
     return row.position, row.code
 
 
@@ -213,4 +213,4 @@ def _is_of_day(row: Task, day: date) -> bool:
 def _mentions(row: Task) -> Iterable[str]:
     rows = (row, *(item for item in row.checklist if not item.proposed))
     texts = [text for each in rows for text in (each.title, each.notes)]
-    return codes.mentions("\n".join(texts))
+    return codes.find_mentions("\n".join(texts))

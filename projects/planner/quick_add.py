@@ -10,8 +10,10 @@ Marks are words of the first line:
 The checklist follows after `;` or on further lines, with or without `-`. An item with `!stop` is a breakpoint, and the
 words after it name the requirement. A backslash keeps a mark as text: `\#1a`.
 
-To add a mark: 1. write a reader like `_project`, 2. register it in `_READERS`, 3. add its sign to `_MARK` and
-`_ESCAPED`.
+To add a mark:
+
+1. Write a reader like `_project`, and register it in `_READERS`.
+2. Add its sign to `_MARK` and `_ESCAPED`.
 """
 
 import re
@@ -61,7 +63,7 @@ class Period(NamedTuple):
     def address(self) -> str:
         return reverse(f"tasks:{self.horizon}", args=[self.start])
 
-    def shifted(self, steps: int) -> "Period | None":
+    def shift(self, steps: int) -> "Period | None":
         """Return the period `steps` days, months or years later; None outside of the calendar."""
         try:
             if self.horizon == "day":
@@ -101,11 +103,11 @@ def parse(text: str, *, on: Period, today: date) -> QuickTask:
         kind = OBJECTIVE if (sign, value.lower()) == ("!", OBJECTIVE) else sign
         if kind in seen:
             raise ProductError(
-                "mark_twice", Sentence("“{word}” says again what was said before. Keep one of them.", word=word)
+                "mark_twice", Sentence("“{word}” repeats a mark of the same kind. Keep one of them.", word=word)
             )
         seen.add(kind)
         _READERS[sign](task, value, today)
-    task.title = _plain(" ".join(words))
+    task.title = _unescape(" ".join(words))
     task.items = parse_items("\n".join([*rest, *lines]))
     if task.period.horizon == "year":
         task.level = OBJECTIVE  # only objectives have a year
@@ -124,15 +126,15 @@ def parse_items(text: str) -> list[DraftItem]:
 def _item(text: str) -> DraftItem:
     stop = _STOP.search(text)
     if stop is None:
-        return DraftItem(_plain(text))
-    title = _plain(text[: stop.start()])
+        return DraftItem(_unescape(text))
+    title = _unescape(text[: stop.start()])
     if not title:
-        sentence = Sentence("The item “{item}” has no title. Write it before !stop.", item=_plain(text))
+        sentence = Sentence("The item “{item}” has no title. Write it before !stop.", item=_unescape(text))
         raise ProductError("empty_title", sentence)
-    return DraftItem(title, True, _plain(text[stop.end() :]))
+    return DraftItem(title, True, _unescape(text[stop.end() :]))
 
 
-def _plain(text: str) -> str:
+def _unescape(text: str) -> str:
     return " ".join(_ESCAPED.sub("", text).split())
 
 
@@ -153,7 +155,7 @@ def _project(task: QuickTask, value: str, today: date) -> None:
 
 
 def _period(task: QuickTask, value: str, today: date) -> None:
-    period = _named_day(value.lower(), today) or _written(value)
+    period = _named_day(value.lower(), today) or _iso_period(value)
     if period is None:
         raise _unknown_mark(
             ">", value, Sentence("a day, as >tomorrow, >friday or >2026-11-23, a month, as >2026-11, or a year")
@@ -170,7 +172,7 @@ def _named_day(word: str, today: date) -> Period | None:
     return None
 
 
-def _written(value: str) -> Period | None:
+def _iso_period(value: str) -> Period | None:
     if not re.fullmatch(r"\d{4}(-\d{2}){0,2}", value, re.ASCII):
         return None
     try:
@@ -219,11 +221,11 @@ def add_line(*, actor: Actor, text: str, on: Period) -> Task:
         date=parsed.period.start,
         archetype=parsed.archetype,
         parent=visible_task(actor.user, parsed.parent) if parsed.parent else None,
-        project=project_named(actor.user, parsed.project) if parsed.project else None,
+        project=find_project(actor.user, parsed.project) if parsed.project else None,
         draft=not parsed.items,
     )
     if parsed.items and (parsed.level, parsed.period.horizon) != ("task", "day"):
-        raise ProductError("no_checklist", "Only day tasks have a checklist. Leave the items out, or name a day.")
+        raise ProductError("no_checklist", "Only day tasks have a checklist. Leave the items out, or add a day.")
     task = services.create(actor=actor, new=fields)
     if parsed.items:
         services.draft_checklist(actor=actor, task=task, items=parsed.items)
@@ -243,31 +245,31 @@ def _new_item(task: Task, item: DraftItem) -> NewTask:
     return NewTask(item.title, level=Task.Level.ITEM, parent=task, breakpoint=item.breakpoint, needs=item.needs)
 
 
-def project_named(user: User, name: str) -> Project:
+def find_project(user: User, name: str) -> Project:
     """Return the project with this name, regardless of case, spaces and hyphens.
 
     Raises `unknown_project` and `several_projects`.
     """
     projects = list(Project.objects.visible_to(user))
-    matching = [project for project in projects if _folded(project.name) == _folded(name)]
+    matching = [project for project in projects if _fold_name(project.name) == _fold_name(name)]
     longer = next((each.name for each in projects if each.name.casefold().startswith(f"{name.casefold()} ")), None)
     if not matching and longer is not None:
         sentence = Sentence(
-            'You have no project called “{name}”. For “{longer}”, write #"{longer}".', name=name, longer=longer
+            'There is no project “{name}”. For “{longer}”, write #"{longer}".', name=name, longer=longer
         )
         raise ProductError("unknown_project", sentence)
     if not matching:
         raise ProductError(
             "unknown_project",
-            Sentence("You have no project called “{name}”. To keep it as text, write \\#.", name=name),
+            Sentence("There is no project “{name}”. To keep it as text, write \\#.", name=name),
         )
     if len(matching) > 1:
         raise ProductError(
             "several_projects",
-            Sentence("Several projects are called “{name}”. Set it on the task's own page.", name=name),
+            Sentence("Several projects are called “{name}”. Choose the project on the page of the task.", name=name),
         )
     return matching[0]
 
 
-def _folded(name: str) -> str:
+def _fold_name(name: str) -> str:
     return "".join(each for each in name.casefold() if each not in " -_")

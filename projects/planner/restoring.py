@@ -1,4 +1,4 @@
-"""Store tasks of an export with their codes, as they were."""
+"""Restore tasks of an export with their codes, times and statuses."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ from projects.planner.models import codes
 from projects.planner.models.task import CodeSeries, Task
 from projects.planner.services import lock_tasks
 
-ORDER = (Task.Level.OBJECTIVE, Task.Level.TASK, Task.Level.ITEM)  # parents before the rows below them
+LEVEL_ORDER = (Task.Level.OBJECTIVE, Task.Level.TASK, Task.Level.ITEM)  # parents before the rows below them
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +41,7 @@ class TaskCopy:
 
 @dataclass(slots=True)
 class RestoredTasks:
-    """The numbers of tasks that were stored, and that existed; and the codes of those that cannot be stored."""
+    """The result of a restoration. `existing`: tasks whose code is used already. `refused`: texts that are no codes."""
 
     stored: int = 0
     existing: int = 0
@@ -83,14 +83,14 @@ def restore_tasks(*, user: User, copies: Iterable[TaskCopy]) -> RestoredTasks:
 
 
 def _by_level(copies: Iterable[TaskCopy], refused: list[str]) -> list[tuple[codes.Code, TaskCopy]]:
-    """Return the tasks with their parsed codes, parents first. Codes that are none go to `refused`."""
+    """Return the tasks with their parsed codes, parents first. Appends invalid codes to `refused`."""
     rows: list[tuple[codes.Code, TaskCopy]] = []
     for copy in copies:
         try:
             rows.append((codes.parse(copy.code), copy))
         except codes.BadCode:
             refused.append(copy.code[: codes.MAX_LENGTH])
-    return sorted(rows, key=lambda row: ORDER.index(Task.Level(row[0].level)))
+    return sorted(rows, key=lambda row: LEVEL_ORDER.index(Task.Level(row[0].level)))
 
 
 def _row(user: User, code: codes.Code, copy: TaskCopy, existing: dict[str, UUID]) -> Task:

@@ -4,8 +4,11 @@ A model may create any of them for its user. It may change model and hybrid task
 neither the user's own tasks nor objectives (docs/develop/context.md, “Tasks”). It may not delete or reorder. It may not
 pass a breakpoint: only the user clears it or finishes its item.
 
-To add a field that can be changed: 1. add it to `TaskFields`, 2. write a check like `_title`, 3. register it in
-`_CHECKS`, 4. name it in `projects.planner.pages.FIELDS` for the history.
+To add a field that can be changed:
+
+1. Add it to `TaskFields`.
+2. Write a check like `_title`, and register it in `_CHECKS`.
+3. Name it in `projects.planner.pages.FIELDS` for the history.
 """
 
 import datetime
@@ -101,7 +104,7 @@ def check_kind(level: str, horizon: str) -> None:
     if horizon not in HORIZONS.get(level, ()):
         raise ProductError(
             "unknown_kind",
-            "Objectives are of a year or month, tasks of a month or day, checklist items of a day. Choose one of them.",
+            "An objective is for a year or a month, a task for a month or a day, and a checklist item for a day.",
         )
 
 
@@ -111,15 +114,15 @@ def check_may_change(actor: Actor, row: Task) -> None:
     if actor.model and (task is None or task.archetype in ("", Task.Archetype.USER)):
         raise ProductError(
             "for_the_user",
-            Sentence("{code} is the user's own; a model only talks about it. Ask the user.", code=row.code),
+            Sentence("{code} is the user's own, so a model may not change it. Ask the user.", code=row.code),
             status=403,
         )
 
 
-def check_person(actor: Actor, what: Sentence) -> None:
-    """Raise `only_the_user` (403) if the actor is a model. `what` completes the sentence “Only the user …”."""
+def check_is_user(actor: Actor, action: Sentence) -> None:
+    """Raise `only_the_user` (403) if the actor is a model. `action` completes the sentence “Only the user …”."""
     if actor.model:
-        raise ProductError("only_the_user", Sentence("Only the user {what}. Ask them.", what=what), status=403)
+        raise ProductError("only_the_user", Sentence("Only the user {what}. Ask them.", what=action), status=403)
 
 
 def check_not_moved(row: Task) -> None:
@@ -128,7 +131,7 @@ def check_not_moved(row: Task) -> None:
         raise ProductError(
             "was_moved",
             Sentence(
-                "{code} was moved and goes on as {code2}. Change that one.", code=row.code, code2=row.moved_to.code
+                "{code} was moved and continues as {code2}. Change {code2}.", code=row.code, code2=row.moved_to.code
             ),
             status=409,
         )
@@ -163,7 +166,7 @@ def check_fields(actor: Actor, row: Task, fields: TaskFields) -> TaskChanges:
     return changes
 
 
-def _storable(text: str, most: int, what: Sentence, *, one_line: bool) -> str:
+def _check_text(text: str, most: int, what: Sentence, *, one_line: bool) -> str:
     """Return the text in its stored form. Raises `text_too_long` instead of truncating the text."""
     text = _UNSTORABLE.sub(" ", text)
     text = " ".join(text.split()) if one_line else text.strip()
@@ -171,7 +174,7 @@ def _storable(text: str, most: int, what: Sentence, *, one_line: bool) -> str:
         raise ProductError(
             "text_too_long",
             Sentence(
-                "{what} has {text} characters, the most is {most}. Shorten it.",
+                "{what} has {text} characters. The maximum is {most}. Shorten it.",
                 what=what,
                 text=len(text),
                 most=most,
@@ -181,25 +184,25 @@ def _storable(text: str, most: int, what: Sentence, *, one_line: bool) -> str:
 
 
 def _title(actor: Actor, row: Task, value: str) -> TaskChanges:
-    title = _storable(value, MAX_TITLE, Sentence("The title"), one_line=True)
+    title = _check_text(value, MAX_TITLE, Sentence("The title"), one_line=True)
     if not title:
         raise ProductError("empty_title", "Give it a title of at least one character.")
     return {"title": title}
 
 
 def _notes(actor: Actor, row: Task, value: str) -> TaskChanges:
-    return {"notes": _storable(value, MAX_NOTES, Sentence("The text of the notes"), one_line=False)}
+    return {"notes": _check_text(value, MAX_NOTES, Sentence("The text of the notes"), one_line=False)}
 
 
 def _archetype(actor: Actor, row: Task, value: str) -> TaskChanges:
     if row.level != Task.Level.TASK:
         if value:
-            raise ProductError("not_a_task", "Only tasks are the user's, the model's or both. Leave the archetype out.")
+            raise ProductError("not_a_task", "Only tasks have an archetype. Leave it out.")
         return {}
     if value not in Task.Archetype.values:
         raise ProductError(
             "unknown_archetype",
-            Sentence("There is no archetype “{value}”. They are user, model and hybrid.", value=value),
+            Sentence("There is no archetype “{value}”. The archetypes are user, model and hybrid.", value=value),
         )
     return {"archetype": value}
 
@@ -208,7 +211,7 @@ def _project(actor: Actor, row: Task, value: Project | None) -> TaskChanges:
     if value is None or value.pk == row.project_id:
         return {"project": value}
     if row.level == Task.Level.ITEM:
-        raise ProductError("item_has_no_project", "A checklist item is in the project of its task. Leave it out.")
+        raise ProductError("item_has_no_project", "An item has the project of its task. Leave the project out.")
     if not Project.objects.visible_to(actor.user).filter(pk=value.pk).exists():
         raise NotFound("project")
     return {"project": value}
@@ -218,12 +221,12 @@ def _parent(actor: Actor, row: Task, value: Task | None) -> TaskChanges:
     is_item = row.level == Task.Level.ITEM
     if value is None:
         if is_item:
-            raise ProductError("no_parent", "A checklist item belongs to a task. Say which one.")
+            raise ProductError("no_parent", "A checklist item belongs to a task. Choose its task.")
         return {"parent": None}
     if value.owner_id != actor.user.pk:
         raise NotFound("task")
     if is_item and row.parent_id not in (None, value.pk):
-        raise ProductError("item_stays", "An item stays in its checklist. Create it again in the other one.")
+        raise ProductError("item_stays", "An item cannot move to another checklist. Create it again in the other one.")
     if (value.level, value.horizon) not in PARENTS[row.level, row.horizon]:
         raise ProductError(
             "wrong_parent",
@@ -244,7 +247,7 @@ def _status(actor: Actor, row: Task, value: str) -> TaskChanges:
     if value not in Task.Status.values or value == Task.Status.MOVED:
         raise ProductError(
             "unknown_status",
-            "The status is open, doing, waiting, done or dropped. To go on on another day, move the task.",
+            "The status is open, doing, waiting, done or dropped. To continue on another day, move the task.",
         )
     breakpoint = breakpoint_before(row) if actor.model else None
     # A task may be in progress while its checklist has a breakpoint. An item after the breakpoint may not.
@@ -265,15 +268,15 @@ def _status(actor: Actor, row: Task, value: str) -> TaskChanges:
 
 def _breakpoint(actor: Actor, row: Task, fields: TaskFields) -> TaskChanges:
     is_set = bool(fields.get("breakpoint", row.breakpoint))
-    needs = _storable(fields.get("needs", row.needs), MAX_NEEDS, Sentence("What the breakpoint needs"), one_line=True)
+    needs = _check_text(fields.get("needs", row.needs), MAX_NEEDS, Sentence("What the breakpoint needs"), one_line=True)
     if not is_set:
         if row.blocking:
-            check_person(actor, Sentence("takes a breakpoint away"))
+            check_is_user(actor, Sentence("removes a breakpoint"))
         if "needs" in fields and needs:
-            raise ProductError("no_breakpoint", "Only a breakpoint needs something from the user. Make it one.")
+            raise ProductError("no_breakpoint", "Only a breakpoint needs something from the user. Set it as one.")
         return {"breakpoint": False, "needs": "", "cleared": None}
     if row.level != Task.Level.ITEM:
-        raise ProductError("not_an_item", "Only checklist items can be breakpoints. Put it on an item of the task.")
+        raise ProductError("not_an_item", "Only checklist items can be breakpoints. Set it on an item of the task.")
     return {"breakpoint": True, "needs": needs}
 
 

@@ -35,11 +35,11 @@ from projects.planner.rules import (
     TaskChanges,
     TaskFields,
     check_fields,
+    check_is_user,
     check_kind,
     check_may_change,
     check_not_declined,
     check_not_moved,
-    check_person,
 )
 
 _DERIVED = {"finished"}  # follows from `status`, whose change is recorded
@@ -63,7 +63,7 @@ def create(*, actor: Actor, new: NewTask) -> Task:
         fields["breakpoint"] = new.breakpoint
         fields["needs"] = new.needs
     set_fields(row, check_fields(actor, row, fields))
-    row.date = _day(actor.user, new, parent)
+    row.date = _resolve_date(actor.user, new, parent)
     if new.level == Task.Level.ITEM and parent is not None:
         check_may_change(actor, parent)
         check_not_moved(parent)
@@ -106,7 +106,7 @@ def accept(*, actor: Actor, task: Task) -> Task:
 
     If a model's or hybrid day task has no checklist, a draft of it is requested.
     """
-    check_person(actor, Sentence("accepts a task"))
+    check_is_user(actor, Sentence("accepts a task"))
     row = _lock_task(actor, task)
     if row.declined:
         _write(actor, row, check_fields(actor, row, {"status": Task.Status.OPEN}))
@@ -118,11 +118,14 @@ def accept(*, actor: Actor, task: Task) -> Task:
 
 @transaction.atomic
 def decline(*, actor: Actor, task: Task) -> Task:
-    """Drop a proposed row with its checklist, so that no prompt contains it. Raises `not_proposed` (409)."""
-    check_person(actor, Sentence("declines a task"))
+    """Drop a proposed row with its checklist, so that no prompt contains it.
+
+    Raises `not_proposed` (409) for a row that the user has accepted.
+    """
+    check_is_user(actor, Sentence("declines a task"))
     row = _lock_task(actor, task)
     if not row.proposed:
-        sentence = Sentence("{code} is accepted, so it cannot be declined. Drop or delete it instead.", code=row.code)
+        sentence = Sentence("{code} was accepted, so it cannot be declined. Drop or delete it instead.", code=row.code)
         raise ProductError("not_proposed", sentence, status=409)
     _write(actor, row, check_fields(actor, row, {"status": Task.Status.DROPPED}))
     drafts.set_draft(row)
@@ -132,7 +135,7 @@ def decline(*, actor: Actor, task: Task) -> Task:
 @transaction.atomic
 def clear_breakpoint(*, actor: Actor, task: Task) -> Task:
     """Clear a breakpoint, so that work may pass it. A second call changes nothing. Raises `no_breakpoint` (409)."""
-    check_person(actor, Sentence("clears a breakpoint"))
+    check_is_user(actor, Sentence("clears a breakpoint"))
     row = _lock_task(actor, task)
     if not row.breakpoint:
         raise ProductError(
@@ -151,13 +154,13 @@ def clear_breakpoint(*, actor: Actor, task: Task) -> Task:
 @transaction.atomic
 def reorder(*, actor: Actor, task: Task, after: Task | None) -> Task:
     """Move a row behind `after` in its list (`Task.objects.in_list_of`), or to the start. Raises `not_beside`."""
-    check_person(actor, Sentence("changes the order"))
+    check_is_user(actor, Sentence("changes the order"))
     row = _lock_task(actor, task)
     others = list(Task.objects.in_list_of(row).exclude(pk=row.pk))
     place = 0
     if after is not None:
         if after not in others:
-            raise ProductError("not_beside", "It can only be put behind another of the same list. Choose one of them.")
+            raise ProductError("not_beside", "A row can only be put behind a row of the same list. Choose one of them.")
         place = others.index(after) + 1
     others.insert(place, row)
     before = row.position
@@ -194,12 +197,12 @@ def move(*, actor: Actor, task: Task, day: date) -> Task:
             status=409,
         )
     if day == row.date:
-        raise ProductError("same_day", Sentence("{code} is of this day already. Choose another.", code=row.code))
+        raise ProductError("same_day", Sentence("{code} is already on this day. Choose another day.", code=row.code))
     _accept_by_acting(actor, row)
-    new = _copy(row, day, row.parent)
+    new = _copy_to_day(row, day, row.parent)
     _insert(actor, [new])
     items = list(row.children.filter(level=Task.Level.ITEM, status__in=Task.UNFINISHED))
-    copies = [_copy(item, day, new) for item in items]
+    copies = [_copy_to_day(item, day, new) for item in items]
     _insert(actor, copies)
     for old, copy in zip([row, *items], [new, *copies], strict=True):
         _write(actor, old, {"status": Task.Status.MOVED, "moved_to": copy, "finished": timezone.now()})
@@ -215,7 +218,7 @@ def delete(*, actor: Actor, task: Task) -> None:
 
     Raises `legal_hold` (409).
     """
-    check_person(actor, Sentence("deletes"))
+    check_is_user(actor, Sentence("deletes"))
     row = _lock_task(actor, task)
     for child in row.children.exclude(level=Task.Level.ITEM).select_related("parent"):
         _write(actor, child, {"parent": None})
@@ -239,10 +242,10 @@ def draft_checklist(*, actor: Actor, task: Task, items: Sequence[DraftItem], onl
             "has_checklist", Sentence("{code} already has a checklist. Leave it as it is.", code=row.code), status=409
         )
     if not items:
-        raise ProductError("empty_checklist", "Give at least one item. To empty the checklist, delete its items.")
+        raise ProductError("empty_checklist", "Write at least one item. To empty the checklist, delete its items.")
     unfinished = list(row.children.filter(level=Task.Level.ITEM, status__in=Task.UNFINISHED))
     if any(item.blocking for item in unfinished):
-        check_person(actor, Sentence("takes a breakpoint away"))
+        check_is_user(actor, Sentence("removes a breakpoint"))
     drafted = []
     for item in items:
         new = Task(owner=actor.user, level=Task.Level.ITEM, horizon=Task.Horizon.DAY, date=row.date)
@@ -255,14 +258,14 @@ def draft_checklist(*, actor: Actor, task: Task, items: Sequence[DraftItem], onl
 
 
 @transaction.atomic
-def draft_begun(*, user: User, task: Task, over: bool = False) -> None:
-    """Mark that a run drafts the missing checklist of a task, or that the run is `over` without a checklist."""
+def mark_draft_begun(*, user: User, task: Task, ended: bool = False) -> None:
+    """Mark that a run drafts the missing checklist of a task, or that the run has `ended` without a checklist."""
     lock_tasks(user)
     row = Task.objects.visible_to(user).filter(pk=task.pk).first()
     if row is None or not drafts.can_be_drafted(row) or row.children.filter(level=Task.Level.ITEM).exists():
         return
-    if not over or row.draft == Task.Draft.BEGUN:
-        drafts.set_draft(row, "" if over else Task.Draft.BEGUN)
+    if not ended or row.draft == Task.Draft.BEGUN:
+        drafts.set_draft(row, "" if ended else Task.Draft.BEGUN)
 
 
 def lock_tasks(user: User) -> None:
@@ -277,7 +280,7 @@ def _lock_task(actor: Actor, task: Task) -> Task:
 
 
 def _accept_by_acting(actor: Actor, row: Task) -> None:
-    """Accept a proposed row if a user acts on it. A model's acts accept nothing."""
+    """Accept a proposed row because the user acts on it. An act of a model does not accept it."""
     if actor.model or not row.proposed:
         return
     _write(actor, row, {"proposed": False})
@@ -285,18 +288,18 @@ def _accept_by_acting(actor: Actor, row: Task) -> None:
         drafts.request_draft(actor, row)
 
 
-def _day(user: User, new: NewTask, parent: Task | None) -> date:
+def _resolve_date(user: User, new: NewTask, parent: Task | None) -> date:
     if new.level == Task.Level.ITEM and parent is not None:
         if new.date not in (None, parent.date):
             raise ProductError(
                 "wrong_day",
-                Sentence("A checklist item is of the day of its task, {date}. Leave it out.", date=str(parent.date)),
+                Sentence("An item has the day of its task, {date}. Leave the date out.", date=str(parent.date)),
             )
         return parent.date
     return codes.first_day(new.horizon, new.date or today(user))
 
 
-def _copy(row: Task, day: date, parent: Task | None) -> Task:
+def _copy_to_day(row: Task, day: date, parent: Task | None) -> Task:
     """Return an unsaved copy of a row on another day, with an open status and without a code."""
     return Task(
         owner=row.owner,
@@ -330,7 +333,7 @@ def _insert(actor: Actor, rows: Sequence[Task]) -> None:
     numbers = _next_numbers(actor.user, series, len(rows))
     last = Task.objects.in_list_of(first).aggregate(last=Max("position"))["last"]
     for place, (row, number) in enumerate(zip(rows, numbers, strict=True), start=0 if last is None else last + 1):
-        row.code = codes.make(series, number)
+        row.code = codes.format_code(series, number)
         row.position = place
         if actor.model:
             row.model = actor.model[:MAX_MODEL]
@@ -349,8 +352,8 @@ def _next_numbers(user: User, series: str, count: int) -> range:
         raise ProductError(
             "numbers_used_up",
             Sentence(
-                "The numbers end at {series}{max_number}, deleted ones count, and {last} "
-                "are left. Change one that is there, or choose another day or task.",
+                "Codes end at {series}{max_number}, and codes of deleted rows are not reused: {last} are left. "
+                "Change an existing row, or choose another day or task.",
                 series=series,
                 max_number=str(codes.MAX_NUMBER),
                 last=codes.MAX_NUMBER - counter.last,

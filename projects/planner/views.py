@@ -29,7 +29,7 @@ from projects.planner.queries import today, visible_task
 from projects.planner.quick_add import Period, add_items, add_line
 from projects.planner.rules import Actor, TaskFields
 
-CONFIRMATION = "tasks.said"  # the salt of the signature of a confirmation
+CONFIRMATION_SALT = "tasks.said"  # the salt of the signature of a confirmation
 CONFIRMATION_SECONDS = 60  # age at which a confirmation in an address is ignored
 
 
@@ -48,7 +48,7 @@ def period(request: Request, horizon: str = "day", start: date | None = None) ->
         return _board(request, shown_period, problem=error, draft=text)
     sentence = _("Added %(code)s.") % {"code": added.code}
     if Period.of(added) != shown_period:
-        sentence += _(" It is on another page: %(day)s.") % {"day": _day(added)}
+        sentence += _(" Its page is %(day)s.") % {"day": _format_date(added)}
     return _confirm(request, sentence, request.path)
 
 
@@ -57,7 +57,7 @@ def task(request: Request, row: Task) -> HttpResponse:
     if row.level == Task.Level.ITEM:
         return redirect(reverse("tasks:task", args=[row.parent_id]) + f"#task-{row.pk}")
     context = {
-        **_common(request),
+        **_common_context(request),
         **pages.task_page(request.user, row, _open_rows(request)),
         **pages.history(request.user, row, request.GET.get("before", "")),
     }
@@ -79,8 +79,8 @@ def _form_view(act: Callable[[Request, Actor, Task], str]) -> Callable[[Request,
         except ProductError as error:
             if request.htmx:
                 return _show_in_form(request, error)
-            return _refused(request, row.pk, error)
-        return _confirm(request, sentence % {"code": code}, _back(request, row))
+            return _show_refusal(request, row.pk, error)
+        return _confirm(request, sentence % {"code": code}, _return_address(request, row))
 
     return view
 
@@ -108,8 +108,8 @@ def order(request: Request, actor: Actor, row: Task) -> str:
 
 @_form_view
 def move(request: Request, actor: Actor, row: Task) -> str:
-    new = services.move(actor=actor, task=row, day=_moved_day(request.POST.get("day", "")))
-    return _("%(code)s goes on as") + f" {new.code}, {_day(new)}."
+    new = services.move(actor=actor, task=row, day=_parse_day(request.POST.get("day", "")))
+    return _("%(code)s continues as") + f" {new.code}, {_format_date(new)}."
 
 
 @_form_view
@@ -151,13 +151,13 @@ def _confirm(request: Request, sentence: str, page: str) -> HttpResponse:
     if not request.htmx:
         messages.success(request, sentence)
         return redirect(page)
-    signed = urlencode({"said": signing.dumps(sentence, salt=CONFIRMATION)})
+    signed = urlencode({"said": signing.dumps(sentence, salt=CONFIRMATION_SALT)})
     return redirect(f"{page}{'&' if '?' in page else '?'}{signed}")
 
 
 def _confirmation(request: Request) -> str:
     try:
-        return str(signing.loads(request.GET.get("said", ""), salt=CONFIRMATION, max_age=CONFIRMATION_SECONDS))
+        return str(signing.loads(request.GET.get("said", ""), salt=CONFIRMATION_SALT, max_age=CONFIRMATION_SECONDS))
     except signing.BadSignature:
         return ""
 
@@ -172,7 +172,7 @@ def _show_in_form(request: Request, error: ProductError) -> HttpResponse:
     return response
 
 
-def _refused(request: Request, pk: UUID, error: ProductError) -> HttpResponse:
+def _show_refusal(request: Request, pk: UUID, error: ProductError) -> HttpResponse:
     """Show the forms of a row with the typed text and the error, for browsers without scripts."""
     row = visible_task(request.user, pk)
     row.title = request.POST.get("title", row.title)
@@ -183,21 +183,21 @@ def _refused(request: Request, pk: UUID, error: ProductError) -> HttpResponse:
         "problem": error,
         "typed": request.POST.get("items", ""),
         "of_its_page": "notes" in request.POST,
-        "back": _back(request, row),
+        "back": _return_address(request, row),
     }
-    return render(request, "tasks/refused.html", {**_common(request), **context}, status=error.status)
+    return render(request, "tasks/refused.html", {**_common_context(request), **context}, status=error.status)
 
 
 def _board(request: Request, on: Period, problem: ProductError | None = None, draft: str = "") -> HttpResponse:
     """Show a day, month or year. `draft`: the typed line that could not be added because of the `problem`."""
-    context = {**_common(request), **pages.board(request.user, on, _open_rows(request))}
+    context = {**_common_context(request), **pages.board(request.user, on, _open_rows(request))}
     if problem is not None:
         context |= {"problem": problem, "draft": draft}
     status = problem.status if problem is not None else 200
     return render(request, f"tasks/{on.horizon}.html", context, status=status)
 
 
-def _common(request: Request) -> Mapping[str, object]:
+def _common_context(request: Request) -> Mapping[str, object]:
     return {
         "section": "tasks",
         "back": request.path,
@@ -211,7 +211,7 @@ def _open_rows(request: Request) -> pages.OpenRows:
     return pages.OpenRows(request.GET.get("edit", ""), request.GET.get("open", ""))
 
 
-def _back(request: Request, row: Task) -> str:
+def _return_address(request: Request, row: Task) -> str:
     """Return the address that the form names, if it is a page of tasks; else the address of the row's period."""
     back = request.POST.get("back", "")
     if back.startswith(reverse("tasks:today")) and url_has_allowed_host_and_scheme(back, allowed_hosts=None):
@@ -242,13 +242,13 @@ def _fields(request: Request, row: Task) -> TaskFields:
     return fields
 
 
-def _moved_day(text: str) -> date:
+def _parse_day(text: str) -> date:
     try:
         return date.fromisoformat(text)
     except ValueError as error:
         raise ProductError("no_day", "Choose the day to move it to, as 2026-11-23.") from error
 
 
-def _day(row: Task) -> str:
+def _format_date(row: Task) -> str:
     formats = {"day": "D j F Y", "month": "F Y", "year": "Y"}
     return date_format(row.date, formats[row.horizon])

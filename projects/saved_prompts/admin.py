@@ -14,7 +14,7 @@ from core.errors import ProductError
 from personas.forms import prompt_text
 from projects.saved_prompts import services
 from projects.saved_prompts.models import SavedPrompt
-from projects.saved_prompts.variables import require_usable, variables
+from projects.saved_prompts.variables import check_variable_count, variables
 
 
 class SavedPromptForm(forms.ModelForm[SavedPrompt]):
@@ -30,13 +30,13 @@ class SavedPromptForm(forms.ModelForm[SavedPrompt]):
     def clean_name(self) -> str:
         name = " ".join(self.cleaned_data["name"].split())
         if SavedPrompt.objects.filter(owner=None, project=None, name=name).exclude(pk=self.instance.pk).exists():
-            raise forms.ValidationError(gettext("There is a prompt of this name for everybody already."))
+            raise forms.ValidationError(gettext("The workspace already has a prompt with this name."))
         return name
 
     def clean_text(self) -> str:
         text: str = self.cleaned_data["text"]
         try:
-            require_usable(text)
+            check_variable_count(text)
         except ProductError as error:
             raise forms.ValidationError(str(error.sentence), code=error.code) from error
         return text

@@ -46,11 +46,11 @@ class PromptSerializer(StrictSerializer, serializers.ModelSerializer[SavedPrompt
     )
     workspace = serializers.BooleanField(
         required=False,
-        help_text=("Everyone sees it, and administrators with the right change it. False: it is your own."),
+        help_text=("Everyone sees it, and administrators with the right change it. False, without a project: yours."),
     )
     variables = serializers.SerializerMethodField()
     editable = serializers.SerializerMethodField(
-        help_text=("Whether you may change it. You may use everything that you see.")
+        help_text=("Whether you may change it. You may use every prompt that you see.")
     )
 
     class Meta:
@@ -82,7 +82,7 @@ class ValuesField(serializers.DictField):
 
     def to_internal_value(self, data: Any) -> dict[str, str]:
         if isinstance(data, dict) and len(data) > MOST_VALUES:
-            sentence = Sentence("Give at most {most_values} values.", most_values=MOST_VALUES)
+            sentence = Sentence("Send at most {most_values} values.", most_values=MOST_VALUES)
             raise serializers.ValidationError(str(sentence), code="max_length")
         values: dict[str, str] = super().to_internal_value(data)
         return values

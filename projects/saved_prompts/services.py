@@ -18,7 +18,7 @@ from personas.models import Persona
 from projects.models import Project
 from projects.models.roles import require_editor
 from projects.saved_prompts.models import SavedPrompt
-from projects.saved_prompts.variables import Variable, require_usable, variables
+from projects.saved_prompts.variables import Variable, check_variable_count, variables
 
 MAX_SUGGESTIONS = 12  # suggestions after a /
 LONGEST_SEARCH = 100  # characters
@@ -89,7 +89,7 @@ def visible_saved_prompt(user: User, pk: UUID) -> SavedPrompt:
 
 
 def require_holder(user: User, prompt: SavedPrompt, action: Action) -> None:
-    """Check that the user may change the prompts of this holder.
+    """Check that the user may change the prompts of this prompt's holder.
 
     Allowed holders are the user, a project that they may edit, and the workspace with the right to the action. Raises
     `NotFound` for another user's prompt, `not_editor`, `staff_only` or `right_missing` (403).
@@ -117,7 +117,7 @@ def may_change(user: User, prompt: SavedPrompt) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class OfferedPrompt:
+class PromptSuggestion:
     """Suggestion after a / at the start of a message.
 
     `name` is empty for a starter message of the persona. `project`: the name of the prompt's project. `own`: the prompt
@@ -135,7 +135,9 @@ class OfferedPrompt:
         return variables(self.text)
 
 
-def offered_prompts(*, user: User, persona: Persona | None, project: Project | None, typed: str) -> list[OfferedPrompt]:
+def suggest_prompts(
+    *, user: User, persona: Persona | None, project: Project | None, typed: str
+) -> list[PromptSuggestion]:
     """Return the suggestions for `typed` after a /, at most `MAX_SUGGESTIONS`.
 
     The user's own prompts come first, then prompts of the current project, prompts of the workspace, and the persona's
@@ -144,11 +146,11 @@ def offered_prompts(*, user: User, persona: Persona | None, project: Project | N
     usable = Q(owner=user.pk) | Q(owner=None, project=None) | Q(project=project.pk if project else None, owner=None)
     rows = SavedPrompt.objects.visible_to(user).filter(usable).select_related("project")
     prompts = [
-        OfferedPrompt(str(each.pk), each.name, each.text, own=bool(each.owner_id), project=_project_name(each))
+        PromptSuggestion(str(each.pk), each.name, each.text, own=bool(each.owner_id), project=_project_name(each))
         for each in sorted(rows, key=lambda each: (not each.owner_id, each.project_id is None))
     ]
     starters = enumerate(persona.starter_messages) if persona else ()
-    prompts += [OfferedPrompt(f"starter-{number}", "", text) for number, text in starters]
+    prompts += [PromptSuggestion(f"starter-{number}", "", text) for number, text in starters]
     query = typed.strip().casefold()[:LONGEST_SEARCH]
     return [each for each in prompts if query in (each.name or each.text).casefold()][:MAX_SUGGESTIONS]
 
@@ -194,7 +196,7 @@ def prompts_by_holder(user: User, query: str = "") -> list[HolderPrompts]:
 
 def _set_holder(prompt: SavedPrompt, user: User, project: Project | None, *, workspace: bool) -> SavedPrompt:
     if workspace and project is not None:
-        raise ProductError("one_holder", "A prompt is for one project or for everybody. Choose one of them.")
+        raise ProductError("one_holder", "A prompt belongs to a project or to everybody. Choose one of them.")
     prompt.project = project
     prompt.owner = None if workspace or project is not None else user
     return prompt
@@ -214,17 +216,17 @@ def _save(prompt: SavedPrompt, name: str, text: str, before: object = None) -> S
         raise ProductError(
             "prompt_too_long",
             Sentence(
-                "A name takes {max_name} characters at most, a text {max_text}. Shorten it.",
+                "A name may have at most {max_name} characters, and a text at most {max_text}. Shorten it.",
                 max_name=SavedPrompt.MAX_NAME,
                 max_text=SavedPrompt.MAX_TEXT,
             ),
         )
-    require_usable(prompt.text)
+    check_variable_count(prompt.text)
     moved = (prompt.owner_id, prompt.project_id) != before
     if moved and SavedPrompt.objects.of_same_holder(prompt).count() >= SavedPrompt.MOST:
         raise ProductError(
             "too_many_prompts",
-            Sentence("One place can have {most} prompts. Delete one that nobody uses.", most=SavedPrompt.MOST),
+            Sentence("There can be at most {most} prompts here. Delete one that nobody uses.", most=SavedPrompt.MOST),
         )
     try:
         with transaction.atomic():
@@ -232,7 +234,7 @@ def _save(prompt: SavedPrompt, name: str, text: str, before: object = None) -> S
     except IntegrityError as error:
         raise ProductError(
             "prompt_name_taken",
-            Sentence("There is a prompt called “{name}” already. Choose another name.", name=prompt.name),
+            Sentence("There is already a prompt called “{name}”. Choose another name.", name=prompt.name),
             status=409,
         ) from error
     return prompt

@@ -29,28 +29,28 @@ def variables(text: str) -> list[Variable]:
     """Return the variables of a text, each once, in order. Its first occurrence with a default or choices counts."""
     by_name: dict[str, Variable] = {}
     for match in _VARIABLE.finditer(text):
-        name = _name(match[1])
+        name = _normalise_name(match[1])
         if name not in by_name or by_name[name] == Variable(name):
-            by_name[name] = _variable(name, match[2] or "")
+            by_name[name] = _parse_variable(name, match[2] or "")
     return list(by_name.values())
 
 
-def _variable(name: str, options: str) -> Variable:
+def _parse_variable(name: str, options: str) -> Variable:
     choices = tuple(dict.fromkeys(choice.strip() for choice in options.split("|") if choice.strip()))
     return Variable(name, choices[0] if choices else "", choices if len(choices) > 1 else ())
 
 
-def _name(written: str) -> str:
-    return " ".join(written.split())
+def _normalise_name(typed_name: str) -> str:
+    return " ".join(typed_name.split())
 
 
-def require_usable(text: str) -> None:
+def check_variable_count(text: str) -> None:
     """Raise `too_many_variables` for a text with more than `MAX_VARIABLES`."""
     if len(variables(text)) > MAX_VARIABLES:
         raise ProductError(
             "too_many_variables",
             Sentence(
-                "A prompt asks for {most} things at most. Write some of them into the text itself.", most=MAX_VARIABLES
+                "A prompt may have at most {most} fields. Write some of the values into the text.", most=MAX_VARIABLES
             ),
         )
 
@@ -63,22 +63,24 @@ def fill(text: str, values: Mapping[str, str]) -> str:
     checked_values = {
         variable.name: _check_value(variable, values.get(variable.name, "")) for variable in variables(text)
     }
-    return _VARIABLE.sub(lambda match: checked_values[_name(match[1])], text)
+    return _VARIABLE.sub(lambda match: checked_values[_normalise_name(match[1])], text)
 
 
 def _check_value(variable: Variable, value: str) -> str:
     value = value if value.strip() else variable.default
     if not value:
-        raise ProductError("variable_missing", Sentence("Give a value for “{name}”.", name=variable.name))
+        raise ProductError("variable_missing", Sentence("Enter a value for “{name}”.", name=variable.name))
     if variable.choices and value not in variable.choices:
         choices = ", ".join(variable.choices)
         raise ProductError(
             "variable_unknown_choice",
-            Sentence("“{name}” can be one of these: {choices}.", name=variable.name, choices=choices),
+            Sentence("“{name}” must be one of these: {choices}.", name=variable.name, choices=choices),
         )
     if len(value) > LONGEST:
         raise ProductError(
             "variable_too_long",
-            Sentence("“{name}” takes {longest} characters at most. Shorten it.", name=variable.name, longest=LONGEST),
+            Sentence(
+                "“{name}” may have at most {longest} characters. Shorten it.", name=variable.name, longest=LONGEST
+            ),
         )
     return value

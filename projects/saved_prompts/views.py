@@ -15,7 +15,7 @@ from projects.saved_prompts import services
 from projects.saved_prompts.models import SavedPrompt
 
 EXAMPLES = {"open": "{{name}}", "suggested": "{{name:Ann}}", "chosen": "{{tone:friendly|formal}}"}
-WORKSPACE = "workspace"  # the choice “for everybody”; other choices are ids of projects
+WORKSPACE_CHOICE = "workspace"  # the choice “for everybody”; other choices are ids of projects
 
 
 @require_http_methods(["GET", "POST"])
@@ -68,8 +68,8 @@ def _fields(request: Request) -> services.PromptFields:
     fields: services.PromptFields = {"name": request.POST.get("name", ""), "text": request.POST.get("text", "")}
     holder = request.POST.get("holder")
     if holder is not None:
-        fields["project"] = visible_project(request.user, holder) if holder not in ("", WORKSPACE) else None
-        fields["workspace"] = holder == WORKSPACE
+        fields["project"] = visible_project(request.user, holder) if holder not in ("", WORKSPACE_CHOICE) else None
+        fields["workspace"] = holder == WORKSPACE_CHOICE
     return fields
 
 

@@ -6,19 +6,19 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, NamedTuple
 
-from readers.formats.archive import Archive, main_part, related, relation_targets
-from readers.formats.result import Extracted, limited, paged
-from readers.text.number_formats import BUILT_IN, GENERAL, shown, shown_text
-from readers.text.office_parts import remark
+from readers.formats.archive import Archive, main_part, related_members, relation_targets
+from readers.formats.result import Extracted, limit_characters, paged_result
+from readers.text.number_formats import BUILT_IN, GENERAL, format_number, format_text
+from readers.text.office_parts import comment_item
 from readers.text.sheet_rows import (
     MergedCell,
     SheetEntry,
     SheetRow,
     SheetText,
-    commented,
+    cell_reference,
+    comment_list,
     merged_cell,
     one_line,
-    reference,
 )
 
 _WORKBOOK = "xl/workbook.bin"  # the usual name of the main part
@@ -75,9 +75,9 @@ def read(path: Path, media_type: str) -> Extracted:
     archive = Archive(path)
     left_out: Counter[str] = Counter()
     main = main_part(archive)
-    book = _BinaryBook(archive, main.name if main else archive.actual(_WORKBOOK))
-    pages = ("".join(limited(_sheet(archive, book, each, left_out))) for each in book.sheets)
-    return paged(media_type, pages, left_out=left_out)
+    book = _BinaryBook(archive, main.name if main else archive.member_name(_WORKBOOK))
+    pages = ("".join(limit_characters(_sheet(archive, book, each, left_out))) for each in book.sheets)
+    return paged_result(media_type, pages, left_out=left_out)
 
 
 def _records(source: IO[bytes]) -> Iterator[_Record]:
@@ -119,17 +119,19 @@ class _BinaryBook:
                 self.sheets.append(SheetEntry(_string(data, end)[0], targets.get(relation, ""), bool(state)))
         self.strings = [
             _string(data, 1)[0]
-            for part in related(archive, name, "sharedStrings")
+            for part in related_members(archive, name, "sharedStrings")
             for kind, data in _records(archive.open(part))
             if kind == _SHARED
         ]
-        self._codes = [code for part in related(archive, name, "styles") for code in _codes(archive.open(part))]
+        self._number_formats = [
+            code for part in related_members(archive, name, "styles") for code in _number_formats(archive.open(part))
+        ]
 
     def code(self, style: int) -> str:
-        return self._codes[style] if style < len(self._codes) else GENERAL
+        return self._number_formats[style] if style < len(self._number_formats) else GENERAL
 
 
-def _codes(source: IO[bytes]) -> Iterator[str]:
+def _number_formats(source: IO[bytes]) -> Iterator[str]:
     """Yield the number format of each style of cells."""
     own: dict[int, str] = {}
     inside = False
@@ -149,11 +151,11 @@ def _sheet(archive: Archive, book: _BinaryBook, entry: SheetEntry, left_out: Cou
     sheet = SheetText(entry.name, left_out, is_hidden=entry.hidden, merged=merged)
     rows = _rows(archive.open(entry.part), book, sheet.hidden_columns) if present else ()
     comments = (
-        [line for part in related(archive, entry.part, "comments") for line in _comments(archive.open(part))]
+        [line for part in related_members(archive, entry.part, "comments") for line in _comments(archive.open(part))]
         if present
         else []
     )
-    yield from sheet.text(rows, [commented(comments)])
+    yield from sheet.text(rows, [comment_list(comments)])
 
 
 def _merged(source: IO[bytes]) -> Iterator[MergedCell]:
@@ -178,24 +180,24 @@ def _rows(source: IO[bytes], book: _BinaryBook, hidden_columns: set[int]) -> Ite
             row = SheetRow(number + 1, {}, bool(data[11] & _HIDDEN_ROW))
         elif row and (kind <= _FORMULA_ERROR or kind == _CELL_RICH):
             column, style = struct.unpack_from("<2I", data)
-            if text := one_line(_shown(kind, data, book, book.code(style & 0xFFFFFF))):
+            if text := one_line(_cell_text(kind, data, book, book.code(style & 0xFFFFFF))):
                 row.cells[column] = text
     if row:
         yield row
 
 
-def _shown(kind: int, data: bytes, book: _BinaryBook, code: str) -> str:
+def _cell_text(kind: int, data: bytes, book: _BinaryBook, code: str) -> str:
     if kind in (_CELL_NUMBER, _FORMULA_NUMBER):
-        return shown(struct.unpack_from("<d", data, 8)[0], code, since_1904=book.since_1904)
+        return format_number(struct.unpack_from("<d", data, 8)[0], code, since_1904=book.since_1904)
     if kind == _CELL_SMALL:
-        return shown(_small_number(data[8:12]), code, since_1904=book.since_1904)
+        return format_number(_small_number(data[8:12]), code, since_1904=book.since_1904)
     if kind in (_CELL_TEXT, _FORMULA_TEXT):
-        return shown_text(_string(data, 8)[0], code)
+        return format_text(_string(data, 8)[0], code)
     if kind == _CELL_RICH:
-        return shown_text(_string(data, 9)[0], code)
+        return format_text(_string(data, 9)[0], code)
     if kind == _CELL_SHARED:
         (number,) = struct.unpack_from("<I", data, 8)
-        return shown_text(book.strings[number], code) if number < len(book.strings) else ""
+        return format_text(book.strings[number], code) if number < len(book.strings) else ""
     if kind in (_CELL_BOOL, _FORMULA_BOOL):
         return "TRUE" if data[8] else "FALSE"
     return _ERRORS.get(data[8], "") if kind in (_CELL_ERROR, _FORMULA_ERROR) else ""
@@ -217,6 +219,6 @@ def _comments(source: IO[bytes]) -> Iterator[str]:
         elif kind == _COMMENT:
             number, row, _, column = struct.unpack_from("<4I", data)
             author = authors[number] if number < len(authors) else ""
-            place = f"{reference(column, row + 1)} {author}".strip()
+            place = f"{cell_reference(column, row + 1)} {author}".strip()
         elif kind == _COMMENT_TEXT and (text := one_line(_string(data, 1)[0])):
-            yield remark(text, place)
+            yield comment_item(text, place)

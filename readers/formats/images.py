@@ -12,16 +12,16 @@ from readers.formats.media_types import CONVERTED, IMAGES
 from readers.formats.result import Extracted, ReaderError
 
 MAX_PIXELS = 100_000_000
-SHOWN_EDGE = 4_096  # pixels of the longer edge; models shrink larger pictures themselves
+MAX_EDGE = 4_096  # pixels of the longer edge; models shrink larger pictures themselves
 # Limits of the PDF into which a picture of several pages is converted.
 MOST_PAGES = 500
 MOST_BYTES = 100_000_000
 _QUALITY = 90  # quality of a JPEG
 _FEW_COLOURS = 64  # a picture with at most this number of colours is a drawing
-_FEWEST_DOTS = 60  # dots per inch; a lower resolution in a file is wrong
+_MIN_DPI = 60  # dots per inch; a lower resolution in a file is wrong
 _LONGEST = 11.7  # inches; the longer edge of a page if the file has no credible resolution
 _POINTS = 72  # points per inch
-_BROKEN = (UnidentifiedImageError, OSError, ValueError, SyntaxError, EOFError)
+_PILLOW_ERRORS = (UnidentifiedImageError, OSError, ValueError, SyntaxError, EOFError)
 
 
 def read(path: Path, media_type: str, *, convert: bool = True) -> Extracted:
@@ -29,31 +29,31 @@ def read(path: Path, media_type: str, *, convert: bool = True) -> Extracted:
 
     Pictures in formats that models accept are never decoded. Several pages become a PDF, whose pages are scans.
     """
-    Image.MAX_IMAGE_PIXELS = None  # `_require_room` checks the size instead
+    Image.MAX_IMAGE_PIXELS = None  # `_require_allowed_size` checks the size instead
     try:
         with Image.open(path, formats=[(IMAGES | CONVERTED)[media_type]]) as image:
-            _require_room(image)
+            _require_allowed_size(image)
             if media_type in IMAGES or not convert:
                 return Extracted(media_type, width=image.width, height=image.height)
             if media_type == "image/tiff" and getattr(image, "n_frames", 1) > 1:
-                content, count = _document(image)
+                content, count = _build_pdf(image)
                 return Extracted(media_type, spans=[(0, 0)] * count, shown=content)
-            return _picture(image, media_type)
-    except _BROKEN as error:
+            return _convert(image, media_type)
+    except _PILLOW_ERRORS as error:
         raise ReaderError("damaged") from error
 
 
-def _require_room(image: Image.Image) -> None:
+def _require_allowed_size(image: Image.Image) -> None:
     if image.width * image.height > MAX_PIXELS:
         raise ReaderError("too_large")
 
 
-def _picture(image: Image.Image, media_type: str) -> Extracted:
+def _convert(image: Image.Image, media_type: str) -> Extracted:
     left_out = {"converted": 1}
-    drawn = _plain(ImageOps.exif_transpose(image))
-    if max(drawn.size) > SHOWN_EDGE:
-        drawn.thumbnail((SHOWN_EDGE, SHOWN_EDGE))
-        left_out["shrunk"] = SHOWN_EDGE
+    drawn = _to_8_bits(ImageOps.exif_transpose(image))
+    if max(drawn.size) > MAX_EDGE:
+        drawn.thumbnail((MAX_EDGE, MAX_EDGE))
+        left_out["shrunk"] = MAX_EDGE
     out = io.BytesIO()
     if drawn.mode == "RGBA" or drawn.getcolors(_FEW_COLOURS):
         drawn.save(out, "PNG")
@@ -62,9 +62,9 @@ def _picture(image: Image.Image, media_type: str) -> Extracted:
     return Extracted(media_type, width=drawn.width, height=drawn.height, left_out=left_out, shown=out.getvalue())
 
 
-def _plain(image: Image.Image) -> Image.Image:
+def _to_8_bits(image: Image.Image) -> Image.Image:
     """Return the picture with 8 bits per channel: `L`, `RGB` or `RGBA`."""
-    if image.mode.startswith(("I", "F")):  # 16 and 32 bits, which Pillow would cut off instead of scaling
+    if image.mode.startswith(("I", "F")):  # pixels of 16 and 32 bits, whose values Pillow would clip instead of scaling
         image = image.convert("F")
         low, high = cast("tuple[float, float]", image.getextrema())
         scale = 255 / (high - low) if high > low else 0
@@ -74,7 +74,7 @@ def _plain(image: Image.Image) -> Image.Image:
     return image.convert("RGBA" if image.has_transparency_data else "RGB")
 
 
-def _document(image: Image.Image) -> tuple[bytes, int]:
+def _build_pdf(image: Image.Image) -> tuple[bytes, int]:
     """Return a PDF with a picture on each page, and the number of its pages."""
     document = pypdfium2.PdfDocument.new()
     size = 0
@@ -97,14 +97,14 @@ def _document(image: Image.Image) -> tuple[bytes, int]:
 def _pages(image: Image.Image) -> Iterator[tuple[bytes, tuple[float, float]]]:
     """Yield each page as JPEG, with its width and height in points."""
     for frame in ImageSequence.Iterator(image):
-        _require_room(frame)
-        page = _plain(ImageOps.exif_transpose(frame))
+        _require_allowed_size(frame)
+        page = _to_8_bits(ImageOps.exif_transpose(frame))
         out = io.BytesIO()
         paper = Image.new("RGBA", page.size, "white")
         page = Image.alpha_composite(paper, page).convert("RGB") if page.mode == "RGBA" else page
-        dots = float(frame.info.get("dpi", (0, 0))[0])
-        if dots < _FEWEST_DOTS:
-            dots = max(page.size) / _LONGEST
-        width, height = (each * _POINTS / dots for each in page.size)
+        dpi = float(frame.info.get("dpi", (0, 0))[0])
+        if dpi < _MIN_DPI:
+            dpi = max(page.size) / _LONGEST
+        width, height = (each * _POINTS / dpi for each in page.size)
         page.save(out, "JPEG", quality=_QUALITY)
         yield out.getvalue(), (width, height)

@@ -5,20 +5,20 @@ from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import unquote
 
-from readers.formats.archive import Archive, resolved
+from readers.formats.archive import Archive, resolve_target
 from readers.formats.media_types import EPUB
-from readers.formats.plain import decoded
-from readers.formats.result import Extracted, ReaderError, limited, paged, whole
-from readers.text.html import readable
+from readers.formats.plain import decode_file
+from readers.formats.result import Extracted, ReaderError, limit_characters, paged_result, unpaged_result
+from readers.text.html import html_to_markdown
 
 
 def read(path: Path, media_type: str, encoding: str = "") -> Extracted:
     """Return the text of a page or a book. A book has one page per chapter."""
     left_out: Counter[str] = Counter()
     if media_type == EPUB:
-        return paged(media_type, _chapters(Archive(path), left_out), left_out=left_out)
-    source, used = decoded(path, encoding)
-    return whole(media_type, readable(source, left_out=left_out), encoding=used, left_out=left_out)
+        return paged_result(media_type, _chapters(Archive(path), left_out), left_out=left_out)
+    source, used = decode_file(path, encoding)
+    return unpaged_result(media_type, html_to_markdown(source, left_out=left_out), encoding=used, left_out=left_out)
 
 
 def _chapters(archive: Archive, left_out: Counter[str]) -> Iterator[str]:
@@ -33,6 +33,6 @@ def _chapters(archive: Archive, left_out: Counter[str]) -> Iterator[str]:
     links = {item.get("id"): unquote(item.get("href", "")) for item in package.iterfind("{*}manifest/{*}item")}
     for reference in package.iterfind("{*}spine/{*}itemref"):
         if chapter := links.get(reference.get("idref"), ""):
-            with archive.open(resolved(folder, chapter)) as member:
+            with archive.open(resolve_target(folder, chapter)) as member:
                 chapter_source = member.read().decode("utf-8-sig", "replace")
-                yield "".join(limited(readable(chapter_source, left_out=left_out)))
+                yield "".join(limit_characters(html_to_markdown(chapter_source, left_out=left_out)))

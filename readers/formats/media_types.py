@@ -39,8 +39,8 @@ IMAGES = {"image/png": "PNG", "image/jpeg": "JPEG", "image/gif": "GIF", "image/w
 CONVERTED = {"image/tiff": "TIFF", "image/bmp": "BMP", "image/avif": "AVIF"}  # converted for display
 HEIC = "image/heic"
 
-_HEAD = 4_096
-_IMAGE_MARKS = (
+_HEAD_BYTES = 4_096
+_IMAGE_SIGNATURES = (
     (re.compile(rb"\x89PNG\r\n\x1a\n"), "image/png"),
     (re.compile(rb"\xff\xd8\xff"), "image/jpeg"),
     (re.compile(rb"GIF8[79]a"), "image/gif"),
@@ -49,11 +49,14 @@ _IMAGE_MARKS = (
     (re.compile(rb"BM.{4}\x00{4}", re.DOTALL), "image/bmp"),
     (re.compile(rb"....ftyp(?:avif|avis)", re.DOTALL), "image/avif"),
 )
-_PDF_MARK = re.compile(rb"%PDF-\d")  # readers accept it anywhere in the first 1,024 bytes (ISO 32000-1, annex H.3)
-_ZIP = (b"PK\x03\x04", b"PK\x05\x06", b"PK\x07\x08PK")  # with members, empty, and once divided into parts
-_COMPOUND = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"  # files of Word 97 and other old programs, and protected Office files
-_ENTRY = 128  # bytes of an entry in the directory of a compound file
-# Main parts by words of their content type or, where the package states none, by their name.
+_PDF_SIGNATURE = re.compile(rb"%PDF-\d")  # readers accept it anywhere in the first 1,024 bytes (ISO 32000-1, annex H.3)
+# Archives with members, empty archives, and archives that were split into several files.
+_ZIP_SIGNATURES = (b"PK\x03\x04", b"PK\x05\x06", b"PK\x07\x08PK")
+_COMPOUND_SIGNATURE = (
+    b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"  # files of Word 97 and other old programs, and protected Office files
+)
+_DIRECTORY_ENTRY_BYTES = 128  # bytes of an entry in the directory of a compound file
+# Media types by a part of the main part's content type, and by the name of the main part if it has no content type.
 _MAIN_TYPES = (
     ("ms-excel.sheet.binary", XLSB),
     ("wordprocessingml", DOCX),
@@ -70,7 +73,7 @@ _MAIN_NAMES = {
     "xl/workbook.bin": XLSB,
 }
 _OTHER_PACKAGES = (("visio", "visio"), ("xps", "xps"), ("package.dwfx", "xps"))
-# Files of LibreOffice by the end of their media type: what they are read as.
+# Formats as which files of LibreOffice are read, by the last part of their media type.
 _OPEN_TYPES = {
     "text": ODT,
     "text-master": ODT,
@@ -86,7 +89,7 @@ _OPEN_TYPES = {
 }
 _OPEN_TYPE = re.compile(r"application/vnd\.(?:oasis\.opendocument|sun\.xml)\.([\w.-]+?)(?:-template|\.template)?$")
 # Marks of unsupported files, with their kinds in `result.KINDS`.
-_UNREAD = (
+_UNSUPPORTED_SIGNATURES = (
     (re.compile(rb"....ftyp(?:heic|heix|heim|heis|hevc|hevx|mif1|msf1)", re.S), "heic"),
     (re.compile(rb"....ftypM4[AB]|ID3|\xff[\xfb\xf3\xf2]|OggS|fLaC|RIFF....WAVE|#!AMR|FORM....AIF", re.S), "audio"),
     (re.compile(rb"....ftyp|\x1a\x45\xdf\xa3|RIFF....AVI |\x00\x00\x01[\xb3\xba]|FLV\x01", re.S), "video"),
@@ -95,7 +98,7 @@ _UNREAD = (
 )
 # Entries in the root of compound files (MS-CFB), in lower case, with the kind of the file. A protected file of Office
 # has the whole document in one stream.
-_ENTRIES = (
+_ROOT_ENTRY_KINDS = (
     ("encryptedpackage", "encrypted"),
     ("\tdrmcontent", "protected"),
     ("__properties_version1.0", MSG),
@@ -110,13 +113,13 @@ _ENTRIES = (
     ("mm", "works"),
     ("matoscontents", "works"),
 )
-# Beginnings of files of Office before there were compound files: Excel 2 to 4, Word 1 and 2, Write.
-_OLD_SHEET = re.compile(
+# First bytes of Office files from before compound files: Excel 2 to 4, Word 1 and 2, Write.
+_OLD_SHEET_SIGNATURE = re.compile(
     rb"\x09\x00\x04\x00..[\x10\x20\x40]\x00|\x09[\x02\x04]\x06\x00..(?:[\x10\x20\x40]\x00|\x00\x01)"
     rb"|\x09\x08[\x08\x10]\x00\x00[\x05\x06]",
     re.S,
 )
-_OLD_WORD = re.compile(rb"[\x9b\xdb]\xa5|[\x31\x32]\xbe\x00\x00|\xfe[\x32\x34\x37]\x00[\x00\x1c\x23]")
+_OLD_WORD_SIGNATURE = re.compile(rb"[\x9b\xdb]\xa5|[\x31\x32]\xbe\x00\x00|\xfe[\x32\x34\x37]\x00[\x00\x1c\x23]")
 _HTML_MARK = re.compile(
     rb"\s*+(?:<\?xml[^>]*+>\s*+)?(?:(?><!--.{0,2000}?-->)\s*+)*+<(?:!doctype\s+html|html|head|body)\b", re.I | re.S
 )
@@ -125,7 +128,7 @@ _XML_MARK = re.compile(rb"\s*<(?:\?xml|!DOCTYPE|svg)\b", re.I)
 _MAIL = re.compile(rb"^(?:Received|Return-Path|MIME-Version|Message-ID|From):[^\r\n]+", re.I | re.M)
 _HEADER = re.compile(rb"[!-9;-~]+:[ \t\r\n]")
 _MBOX = re.compile(rb"From [^\r\n]+\r?\n[!-9;-~]+:[ \t]")
-_BY_NAME = {
+_TYPES_BY_SUFFIX = {
     "c": "text/x-c",
     "cpp": "text/x-c++",
     "cs": "text/x-csharp",
@@ -158,57 +161,60 @@ _BY_NAME = {
 }
 PLAIN = "text/plain"
 XML = "text/xml"
-# All types that `media_type` returns, and the type of a stored HEIC picture.
+# All types that `media_type` returns, and HEIC, for which `media_type` raises `unsupported`.
 KNOWN_TYPES = tuple(
     sorted(
         {
             *(PDF, RTF, ZIP, EPUB, HTML, MAIL, MBOX, SVG, XML, PLAIN, HEIC),
-            *(kind for _, kind in _IMAGE_MARKS),
+            *(kind for _, kind in _IMAGE_SIGNATURES),
             *(DOC, DOCX, PPT, PPTX, XLS, XLSX, XLSB, MSG),
             *OPEN_DOCUMENTS,
-            *_BY_NAME.values(),
+            *_TYPES_BY_SUFFIX.values(),
         }
     )
 )
 
 
 def media_type(path: Path, name: str) -> str:
-    """Return the media type.
+    """Return the media type of a file. A ZIP archive that is no document is `ZIP`, also if its members are encrypted.
 
-    Raises `unsupported` if no reader exists, `encrypted` for files protected by Office or LibreOffice.
+    Raises `unsupported` if no reader exists, `encrypted` for a document with a password, `protected` for an Office file
+    whose rights are managed, and `damaged` for a broken container.
     """
     with path.open("rb") as source:
-        head = source.read(_HEAD)
-    for pattern, kind in _IMAGE_MARKS:
+        head = source.read(_HEAD_BYTES)
+    for pattern, kind in _IMAGE_SIGNATURES:
         if pattern.match(head):
             return kind
-    if _PDF_MARK.search(head[:1_024]):
+    if _PDF_SIGNATURE.search(head[:1_024]):
         return PDF
     if rtf.is_rtf(head):
         return RTF
-    if head.startswith(_ZIP):
-        return _in_archive(path)
-    if head.startswith(_COMPOUND):
-        return _compound(path.read_bytes())
-    if _OLD_SHEET.match(head):
+    if head.startswith(_ZIP_SIGNATURES):
+        return _archive_type(path)
+    if head.startswith(_COMPOUND_SIGNATURE):
+        return _compound_type(path.read_bytes())
+    if _OLD_SHEET_SIGNATURE.match(head):
         return XLS
-    if _OLD_WORD.match(head):
+    if _OLD_WORD_SIGNATURE.match(head):
         raise ReaderError("unsupported", "doc")
     if not encodings.is_text(head):
-        raise ReaderError("unsupported", next((kind for mark, kind in _UNREAD if mark.match(head)), ""))
-    return _of_text(head, name)
+        raise ReaderError(
+            "unsupported", next((kind for signature, kind in _UNSUPPORTED_SIGNATURES if signature.match(head)), "")
+        )
+    return _text_type(head, name)
 
 
 def is_compound(path: Path) -> bool:
     """Return whether a file is a compound file (MS-CFB)."""
     with path.open("rb") as source:
-        return source.read(len(_COMPOUND)) == _COMPOUND
+        return source.read(len(_COMPOUND_SIGNATURE)) == _COMPOUND_SIGNATURE
 
 
-def _compound(content: bytes) -> str:
-    """Return the type of a compound file by the entries in its root. A file in it does not count."""
+def _compound_type(content: bytes) -> str:
+    """Return the type of a compound file by the entries in its root. Files that are embedded deeper do not count."""
     names = _root_entries(content)
-    kind = next((kind for name, kind in _ENTRIES if name in names), "")
+    kind = next((kind for name, kind in _ROOT_ENTRY_KINDS if name in names), "")
     if kind in (DOC, PPT, XLS, MSG):
         return kind
     if kind in ("encrypted", "protected"):
@@ -231,18 +237,18 @@ def _root_entries(content: bytes) -> set[str]:
 
 
 def _stray_entries(content: bytes) -> Iterator[str]:
-    """Yield the names of all entries of a damaged directory: the readers of each kind may still open the file."""
-    for at in range(512, len(content) - _ENTRY + 1, _ENTRY):
+    """Yield the names of all entries in a damaged directory. A reader may still be able to open such a file."""
+    for at in range(512, len(content) - _DIRECTORY_ENTRY_BYTES + 1, _DIRECTORY_ENTRY_BYTES):
         size = int.from_bytes(content[at + 64 : at + 66], "little")
         if content[at + 66] in (1, 2) and 4 <= size <= 64 and not size % 2 and not any(content[at + size : at + 64]):
             yield content[at : at + size - 2].decode("utf-16-le", "replace").lower()
 
 
-def _in_archive(path: Path) -> str:
+def _archive_type(path: Path) -> str:
     archive = Archive(path, locked=True)
     if archive.locked:
         return ZIP
-    if kind := _in_package(archive):
+    if kind := _package_type(archive):
         return kind
     declared_type = archive.media_type()
     if declared_type == EPUB or ("META-INF/container.xml" in archive.names and _is_book(archive)):
@@ -258,11 +264,11 @@ def _in_archive(path: Path) -> str:
     return ZIP
 
 
-def _in_package(archive: Archive) -> str:
+def _package_type(archive: Archive) -> str:
     """Return the type of a package of Office by its main part; "" for another archive."""
     main = main_part(archive)
     if main is None:
-        return next((kind for name, kind in _MAIN_NAMES.items() if archive.actual(name) in archive.names), "")
+        return next((kind for name, kind in _MAIN_NAMES.items() if archive.member_name(name) in archive.names), "")
     content_type = main.content_type.lower()
     for words, kind in _MAIN_TYPES:
         if words in content_type:
@@ -279,7 +285,7 @@ def _is_book(archive: Archive) -> bool:
     return any(each.get("media-type") == "application/oebps-package+xml" for each in files)
 
 
-def _of_text(head: bytes, name: str) -> str:
+def _text_type(head: bytes, name: str) -> str:
     if _MBOX.match(head):
         return MBOX
     suffix = name.rpartition(".")[2].lower() if "." in name else ""
@@ -287,8 +293,8 @@ def _of_text(head: bytes, name: str) -> str:
         return HTML
     if _XML_MARK.match(head):
         return SVG if _SVG_MARK.search(head) else XML
-    if suffix in _BY_NAME:
-        return _BY_NAME[suffix]
+    if suffix in _TYPES_BY_SUFFIX:
+        return _TYPES_BY_SUFFIX[suffix]
     if _HEADER.match(head) and (suffix == "eml" or len(_MAIL.findall(head)) > 1):
         return MAIL
     return PLAIN

@@ -4,28 +4,30 @@ from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
-from readers.formats.archive import Archive, Element, events, resolved
+from readers.formats.archive import Archive, Element, parse_events, resolve_target
 from readers.formats.media_types import ODP, ODS
-from readers.formats.result import Extracted, limited, paged, whole
+from readers.formats.result import Extracted, limit_characters, paged_result, unpaged_result
 from readers.text import hidden
-from readers.text.formulas import latex_of_tree
+from readers.text.formulas import mathml_tree_to_latex
 from readers.text.numbering import BULLET, LEVELS, ListLevel, Numbering
-from readers.text.office_parts import remark
-from readers.text.sheet_rows import SheetRow, SheetText, commented, one_line, reference
+from readers.text.office_parts import comment_item
+from readers.text.sheet_rows import SheetRow, SheetText, cell_reference, comment_list, one_line
 from readers.text.tables import Cell, markdown
 
 _CONTENT = "content.xml"
 _STYLES = "styles.xml"
 _BLOCKS = frozenset({"h", "p", "list", "table"})
-_UNSEEN = frozenset({"tracked-changes", "sequence-decls", "forms", "ruby-text", "annotation-end", "desc", "title"})
+_SKIPPED_ELEMENTS = frozenset(
+    {"tracked-changes", "sequence-decls", "forms", "ruby-text", "annotation-end", "desc", "title"}
+)
 _FORMATS = {"a": "lowerLetter", "A": "upperLetter", "i": "lowerRoman", "I": "upperRoman", "": "none"}
 _TITLES = {"Title": 1, "Subtitle": 2}
 _LONGEST_TITLE = 120  # characters in the title of a slide
 _MOST_REPEATED = 100  # copies of a repeated cell or row
 _LONGEST_ROW = 20_000  # cells; LibreOffice has 16,384
-_NOT_SHOWN = ("collapse", "filter")  # values of the visibility of rows and columns
-# Attributes with the value of a cell, for programs that do not write the text that it shows.
-_VALUES = ("string-value", "date-value", "time-value", "boolean-value", "value")
+_HIDDEN_VISIBILITIES = ("collapse", "filter")  # values of the visibility of rows and columns
+# Attributes with the value of a cell. They are used if the program did not write the text that the cell shows.
+_VALUE_ATTRIBUTES = ("string-value", "date-value", "time-value", "boolean-value", "value")
 _MOST_DEPTH = 80
 
 
@@ -35,10 +37,10 @@ def read(path: Path, media_type: str) -> Extracted:
     archive.refuse_entities()
     reader = _OpenDocumentReader(archive)
     if media_type == ODS:
-        return paged(media_type, reader.sheets(), left_out=reader.left_out)
+        return paged_result(media_type, reader.sheets(), left_out=reader.left_out)
     if media_type == ODP:
-        return paged(media_type, reader.slides(), without_text="slides", left_out=reader.left_out)
-    return whole(media_type, reader.text(), left_out=reader.left_out)
+        return paged_result(media_type, reader.slides(), without_text="slides", left_out=reader.left_out)
+    return unpaged_result(media_type, reader.text(), left_out=reader.left_out)
 
 
 def _tag(element: Element) -> str:
@@ -65,8 +67,8 @@ class _OpenDocumentReader:
     def __init__(self, archive: Archive) -> None:
         self.left_out: Counter[str] = Counter()
         self._archive = archive
-        self._titles: dict[str, int] = {}  # heading level by paragraph style
-        self._titled: set[str] = set()  # slide layouts with a title
+        self._title_levels: dict[str, int] = {}  # heading level by paragraph style
+        self._layouts_with_title: set[str] = set()  # slide layouts with a title
         self._lists: dict[str, dict[int, ListLevel]] = {}
         self._outline = Numbering({level: ListLevel(format="none") for level in range(LEVELS)})
         self._counted: dict[str, Numbering] = {}
@@ -74,19 +76,19 @@ class _OpenDocumentReader:
         self._comments: list[str] = []
         self._hidden_styles: set[str] = set()  # of text, tables and slides that are not shown
         if _STYLES in archive.names:
-            self._learn(archive.tree(_STYLES))
+            self._collect_styles(archive.tree(_STYLES))
 
-    def _learn(self, tree: Element) -> None:
+    def _collect_styles(self, tree: Element) -> None:
         """Store the title styles, list styles and heading numbering that this part defines."""
         for style in tree.iter("{*}style"):
             name = _get(style, "name")
             parent = _get(style, "parent-style-name")
             if any(_hides(properties) for properties in style) or parent in self._hidden_styles:
                 self._hidden_styles.add(name)
-            self._titles[name] = _TITLES.get(name) or _TITLES.get(parent) or self._titles.get(parent, 0)
+            self._title_levels[name] = _TITLES.get(name) or _TITLES.get(parent) or self._title_levels.get(parent, 0)
         for layout in tree.iter("{*}presentation-page-layout"):
             if any(_get(place, "object") == "title" for place in layout):
-                self._titled.add(_get(layout, "name"))
+                self._layouts_with_title.add(_get(layout, "name"))
         for style in tree.iter("{*}list-style", "{*}outline-style"):
             levels = {_count(each, "level") - 1: _level(each) for each in style}
             if _tag(style) == "list-style":
@@ -106,24 +108,24 @@ class _OpenDocumentReader:
 
     def sheets(self) -> Iterator[str]:
         """Yield `# name` and tab-separated rows for each sheet, as the Excel reader does."""
-        stream = events(self._archive.open(_CONTENT))
+        stream = parse_events(self._archive.open(_CONTENT))
         for event, element in stream:
             name = _tag(element)
             if event == "start" and name == "table":
-                yield "".join(limited(self._sheet(element, stream)))
+                yield "".join(limit_characters(self._sheet(element, stream)))
             elif event == "end" and name == "automatic-styles":
-                self._learn(element)
+                self._collect_styles(element)
 
     def _sheet(self, table: Element, stream: Iterator[tuple[str, Element]]) -> Iterator[str]:
         is_hidden = _get(table, "style-name") in self._hidden_styles
         sheet = SheetText(_get(table, "name"), self.left_out, is_hidden=is_hidden)
         self._comments = []
-        yield from sheet.text(self._rows_of_sheet(stream, sheet.hidden_columns), self._comments_of_sheet())
+        yield from sheet.text(self._sheet_rows(stream, sheet.hidden_columns), self._sheet_comments())
 
-    def _comments_of_sheet(self) -> Iterator[str]:
-        yield commented(self._comments)  # those of the rows that are read by now
+    def _sheet_comments(self) -> Iterator[str]:
+        yield comment_list(self._comments)  # those of the rows that are read by now
 
-    def _rows_of_sheet(self, stream: Iterator[tuple[str, Element]], hidden_columns: set[int]) -> Iterator[SheetRow]:
+    def _sheet_rows(self, stream: Iterator[tuple[str, Element]], hidden_columns: set[int]) -> Iterator[SheetRow]:
         """Yield the rows up to the end of the table. Adds the hidden columns, which stand before the rows."""
         depth = 0
         column = 0
@@ -138,30 +140,30 @@ class _OpenDocumentReader:
                 continue
             elif name == "table-column":
                 count = min(_count(element, "number-columns-repeated"), _LONGEST_ROW)
-                if _get(element, "visibility") in _NOT_SHOWN:
+                if _get(element, "visibility") in _HIDDEN_VISIBILITIES:
                     hidden_columns.update(range(column, column + count))
                 column += count
             elif name == "table-row":
                 copies = _count(element, "number-rows-repeated")
-                cells = self._cells_of_sheet(element, number)
+                cells = self._sheet_cells(element, number)
                 if copies > _MOST_REPEATED and cells:
                     self.left_out["copies"] += 1
                 for copy in range(min(copies, _MOST_REPEATED) if cells else 0):
-                    yield SheetRow(number + copy, dict(cells), _get(element, "visibility") in _NOT_SHOWN)
+                    yield SheetRow(number + copy, dict(cells), _get(element, "visibility") in _HIDDEN_VISIBILITIES)
                 number += copies
                 _discard(element)
 
-    def _cells_of_sheet(self, row: Element, number: int) -> dict[int, str]:
+    def _sheet_cells(self, row: Element, number: int) -> dict[int, str]:
         cells: dict[int, str] = {}
         column = 0
         for cell in row:
             if _tag(cell) not in ("table-cell", "covered-table-cell") or column >= _LONGEST_ROW:
                 continue
             for note in cell.iterfind("{*}annotation"):
-                self._comments.append(self._remark(note, reference(column, number)))
-            text = hidden.joined(
+                self._comments.append(self._comment(note, cell_reference(column, number)))
+            text = hidden.join_hidden(
                 one_line(" ".join(self._inline(each, 0) for each in cell.iterfind("{*}p"))), self.left_out
-            ) or next((value for name in _VALUES if (value := _get(cell, name))), "")
+            ) or next((value for name in _VALUE_ATTRIBUTES if (value := _get(cell, name))), "")
             copies = _count(cell, "number-columns-repeated")
             if text:
                 if copies > _MOST_REPEATED:
@@ -170,33 +172,33 @@ class _OpenDocumentReader:
             column += copies
         return cells
 
-    def _remark(self, annotation: Element, place: str = "") -> str:
+    def _comment(self, annotation: Element, place: str = "") -> str:
         """Return a comment as a list item, with its author and time."""
         text = one_line(" ".join(self._inline(each, 1) for each in annotation.iter("{*}p")))
         author = annotation.findtext("{*}creator") or ""
-        return remark(text, f"{place} {author}".strip(), annotation.findtext("{*}date") or "")
+        return comment_item(text, f"{place} {author}".strip(), annotation.findtext("{*}date") or "")
 
     def _blocks(self, kinds: frozenset[str]) -> Iterator[str]:
         """Yield the text of each outermost element of these kinds."""
         inside: list[Element] = []
         hidden_sections = 0
-        for event, element in events(self._archive.open(_CONTENT)):
+        for event, element in parse_events(self._archive.open(_CONTENT)):
             name = _tag(element)
             if name == "section" and _get(element, "display") == "none":
                 hidden_sections += 1 if event == "start" else -1
             if event == "start":
-                if inside or name in kinds or name in _UNSEEN:
+                if inside or name in kinds or name in _SKIPPED_ELEMENTS:
                     inside.append(element)
                 continue
             if name == "automatic-styles":
-                self._learn(element)
+                self._collect_styles(element)
             if inside:
                 inside.pop()
             if not inside:
                 if name in kinds and ((text := self._block(element, 0)) or name == "page"):
                     text = hidden.hidden_text(text) if hidden_sections else text
-                    yield hidden.joined(text, self.left_out)
-                if name in kinds or name in _UNSEEN:
+                    yield hidden.join_hidden(text, self.left_out)
+                if name in kinds or name in _SKIPPED_ELEMENTS:
                     _discard(element)
 
     def _block(self, element: Element, depth: int) -> str:
@@ -213,7 +215,7 @@ class _OpenDocumentReader:
                 text = self._inline(element, 0).strip()
                 if _get(element, "style-name") in self._hidden_styles:
                     text = hidden.hidden_text(text)
-                title = self._titles.get(_get(element, "style-name"), 0)
+                title = self._title_levels.get(_get(element, "style-name"), 0)
                 text = f"{'#' * title} {' '.join(text.split())}" if text and title else text
                 return f"{text}\n" if text else ""
             case "list":
@@ -222,7 +224,7 @@ class _OpenDocumentReader:
                 return markdown(self._rows(element))
             case "page":
                 return self._slide(element)
-            case name if name in _UNSEEN:
+            case name if name in _SKIPPED_ELEMENTS:
                 return ""
             case _:
                 return "".join(self._block(child, depth + 1) for child in element)
@@ -275,11 +277,11 @@ class _OpenDocumentReader:
                 (titles if is_title else blocks).append(f"# {' '.join(text.split())}" if is_title else text)
         untitled = not any(_get(frame, "class") == "title" for frame in page)
         # A title from PowerPoint has no mark of its own: it is the first shape on a slide whose layout has a title.
-        if untitled and _get(page, "presentation-page-layout-name") in self._titled and _is_title(blocks):
+        if untitled and _get(page, "presentation-page-layout-name") in self._layouts_with_title and _is_title(blocks):
             titles.append(f"# {blocks.pop(0)}")
         parts = [*titles, *blocks, *([f"Notes:\n\n{notes}"] if notes else [])]
         if parts and _get(page, "style-name") in self._hidden_styles:
-            self.left_out[hidden.COUNT] += 1
+            self.left_out[hidden.HIDDEN_KEY] += 1
             parts.insert(0, hidden.SLIDE)
         return "\n\n".join(parts)
 
@@ -291,7 +293,7 @@ class _OpenDocumentReader:
             return self._picture(element)
         if name == "object":
             return self._object(element)
-        if depth > _MOST_DEPTH or name in _UNSEEN or name == "page-thumbnail":
+        if depth > _MOST_DEPTH or name in _SKIPPED_ELEMENTS or name == "page-thumbnail":
             return ""
         objects = [each for each in element if _tag(each) in ("object", "table")]
         return "".join(self._shape(child, depth + 1) for child in objects or element)
@@ -304,14 +306,14 @@ class _OpenDocumentReader:
 
     def _object(self, element: Element) -> str:
         """Return a formula in LibreOffice notation, or the numbers of a chart."""
-        name = resolved("", f"{_get(element, 'href')}/{_CONTENT}")
+        name = resolve_target("", f"{_get(element, 'href')}/{_CONTENT}")
         if name not in self._archive.names:
             return ""
         tree = self._archive.tree(name)
         if (annotation := tree.find(".//{*}annotation")) is not None:
             return f"`{' '.join((annotation.text or '').split())}`"
         if _tag(tree) == "math":
-            return f"${latex_of_tree(tree)}$"
+            return f"${mathml_tree_to_latex(tree)}$"
         table = tree.find(".//{*}table")
         return "" if table is None else f"\nChart:\n\n{markdown(self._rows(table))}"
 
@@ -320,10 +322,10 @@ class _OpenDocumentReader:
             return ""
         parts = [element.text or ""]
         for child in element:
-            parts += [self._piece(child, depth + 1), child.tail or ""]
+            parts += [self._inline_part(child, depth + 1), child.tail or ""]
         return "".join(parts)
 
-    def _piece(self, element: Element, depth: int) -> str:
+    def _inline_part(self, element: Element, depth: int) -> str:
         match _tag(element):
             case "s":
                 return " " * min(_count(element, "c"), _MOST_REPEATED)
@@ -335,21 +337,21 @@ class _OpenDocumentReader:
                 return self._note(element)
             case "annotation":
                 author = element.findtext("{*}creator") or ""
-                text = self._flat(element)
+                text = self._flat_text(element)
                 self._comments.append(f"{author}: {text}" if author else text)
                 return ""
             case "span" | "hidden-text" | "hidden-paragraph":
-                return self._perhaps_hidden(element, depth)
+                return self._mark_if_hidden(element, depth)
             case "a":
                 return self._link(element, depth)
             case "frame" | "custom-shape" | "g" | "rect" | "ellipse":
                 return self._shape(element, depth)
-            case name if name in _UNSEEN:
+            case name if name in _SKIPPED_ELEMENTS:
                 return ""
             case _:
                 return self._inline(element, depth)
 
-    def _perhaps_hidden(self, element: Element, depth: int) -> str:
+    def _mark_if_hidden(self, element: Element, depth: int) -> str:
         text = self._inline(element, depth) or _get(element, "string-value")
         if _tag(element) == "span":
             is_hidden = _get(element, "style-name") in self._hidden_styles
@@ -365,10 +367,10 @@ class _OpenDocumentReader:
 
     def _note(self, element: Element) -> str:
         body = element.find("{*}note-body")
-        self._notes.append("" if body is None else self._flat(body))
+        self._notes.append("" if body is None else self._flat_text(body))
         return f"[^{len(self._notes)}]"
 
-    def _flat(self, element: Element) -> str:
+    def _flat_text(self, element: Element) -> str:
         return " ".join(" ".join(self._inline(each, 1) for each in element.iter("{*}p")).split())
 
 

@@ -38,13 +38,13 @@ SENTENCES = {
         "It is protected in a way that cannot be opened here. Remove the protection and upload it again."
     ),
     "damaged": gettext_noop("It is damaged, so it cannot be opened. Upload an intact copy."),
-    "bomb": gettext_noop("It unpacks to far more than a real document holds, so it was not opened."),
+    "bomb": gettext_noop("It unpacks to far more data than a real document has, so it was not opened."),
     "entities": gettext_noop(
         "Its XML defines entities, which documents do not need and attacks use, so it was not opened. "
-        "Save it again in the program that it is from, and upload that."
+        "Save it again in the program that wrote it, and upload the new copy."
     ),
     "empty": gettext_noop("There is nothing in it."),
-    "wordless": gettext_noop("There is no text in it, and there are no pictures that may show some."),
+    "wordless": gettext_noop("It has no text, and no pictures that may show text."),
     "too_large": gettext_noop(
         "It holds more than 5,000 pages, 20 million characters or 100 million pixels. Upload it in parts."
     ),
@@ -57,7 +57,7 @@ SENTENCES = {
     "unsupported": gettext_noop(
         "Files of this kind cannot be read. Save it as PDF, DOCX, XLSX, PPTX or plain text and upload that."
     ),
-    "unknown_encoding": gettext_noop("There is no such text encoding. Choose another one, or let it be found."),
+    "unknown_encoding": gettext_noop("There is no such text encoding. Choose another one, or have it detected."),
     "took_too_long": gettext_noop("Reading it takes more than 40 seconds of processor time. Upload it in parts."),
     "too_much_memory": gettext_noop("Reading it takes more than 1 GiB of memory. Upload it in parts."),
     "machine_busy": gettext_noop("The machine was too busy to read it in time. Try again in some minutes."),
@@ -66,13 +66,13 @@ SENTENCES = {
 # Notes on files that were read only in part. The key is the missing part.
 LEFT_OUT = {
     "scans": gettext_noop(
-        "{count} of its {pages} pages have no text, like scans. Run text recognition (OCR) to get theirs."
+        "{count} of its {pages} pages have no text, like scans. Run text recognition (OCR) on it, then upload it again."
     ),
     "recognised": gettext_noop(
         "The text of {count} of its {pages} pages was recognised on pictures (OCR). It may have errors."
     ),
     "unread": gettext_noop(
-        "The model that reads scans failed at {count} of its {pages} pages. Read it again to try once more."
+        "The model that reads scans failed at {count} of its {pages} pages. Choose “Read again” to repeat them."
     ),
     "layer": gettext_noop(
         "The stored text of {count} of its {pages} pages does not match the picture of the page, so the pages"
@@ -80,52 +80,49 @@ LEFT_OUT = {
     ),
     "pictures": gettext_noop("Pictures that were left out: {count}."),
     "attachments": gettext_noop("Attachments that were not read: {count}. Upload them separately."),
-    "members": gettext_noop("Files in it that were not read: {count}. Each says why."),
+    "members": gettext_noop("Files in it that were not read: {count}. The text gives the reason at each."),
     "repeated": gettext_noop(
-        "Lines at the head or foot of pages that only repeat those of earlier pages were left out: {count}."
+        "Lines at the top or bottom of pages that repeat earlier pages and were left out: {count}."
     ),
     "unmapped": gettext_noop(
-        "{count} of its {pages} pages are in fonts that do not say which letters they show. "
-        "What is read of them may be wrong."
+        "{count} of its {pages} pages use fonts that do not state which letters they show. "
+        "The text of these pages may be wrong."
     ),
-    "converted": gettext_noop(
-        "Models and browsers do not take pictures of this kind, so they are shown it as JPEG or PNG."
-    ),
-    "shrunk": gettext_noop("It is shown with its longer edge at {count} pixels."),
-    "slides": gettext_noop("{count} of its {pages} slides have no text. What their pictures show is left out."),
+    "converted": gettext_noop("Models and browsers cannot show pictures of this kind, so they get it as JPEG or PNG."),
+    "shrunk": gettext_noop("It is shown smaller: its longer edge has {count} pixels."),
+    "slides": gettext_noop("{count} of its {pages} slides have no text. The content of their pictures is left out."),
     "hidden": gettext_noop(
-        "Parts that it does not show, such as hidden text, rows, sheets or slides: {count}. Their text is marked"
-        " as hidden."
+        "Parts that the document hides, such as text, rows, sheets or slides: {count}. Their text is marked as hidden."
     ),
     "formats": gettext_noop(
         "Its number formats cannot be read. Numbers are shown as they are stored, such as 0.075 for 7.5%."
     ),
     "copies": gettext_noop(
-        "Cells or rows that repeat the one before more than 100 times: {count}. The repetitions are left out."
+        "Cells or rows that repeat the previous one more than 100 times: {count}. The repetitions are left out."
     ),
 }
 # Sentences about unsupported files of known kinds.
 KINDS = {
     "doc": gettext_noop(
-        "This is a document of a Word that is older than Word 97. Save it as DOCX in LibreOffice and upload that."
+        "This is a document of a version of Word before Word 97. Save it as DOCX in LibreOffice and upload that."
     ),
     "iwork": gettext_noop(
         "This is a document of Pages, Numbers or Keynote. Export it there as PDF or for Office and upload that."
     ),
     "archive": gettext_noop("This is an archive of files. Unpack it and upload the files in it."),
     "heic": gettext_noop(
-        "This is a picture of a phone (HEIC), which this machine cannot open. Save it as JPEG and upload that."
+        "This is a phone picture (HEIC), which this machine cannot open. Save it as JPEG and upload that."
     ),
-    "audio": gettext_noop("This is a sound recording, and sound is not read. Upload what is said in it as text."),
+    "audio": gettext_noop("This is a sound recording, which cannot be read. Upload a transcript of it as text."),
     "video": gettext_noop(
-        "This is a video, and videos are not read. Upload what is said in it as text, or pictures of it."
+        "This is a video, which cannot be read. Upload a transcript of it as text, or pictures of it."
     ),
     "program": gettext_noop("This is a program, not a document."),
     "visio": gettext_noop("This is a drawing of Visio. Save it as PDF there and upload that."),
     "xps": gettext_noop("This is an XPS document. Save it as PDF and upload that."),
     "publisher": gettext_noop("This is a document of Publisher. Save it as PDF there and upload that."),
     "powerpoint": gettext_noop(
-        "This is a presentation of a PowerPoint that is older than PowerPoint 97. Save it as PPTX in LibreOffice and"
+        "This is a presentation of a version of PowerPoint before PowerPoint 97. Save it as PPTX in LibreOffice and"
         " upload that."
     ),
     "works": gettext_noop(
@@ -196,48 +193,55 @@ class Extracted:
         return bisect_right(self.spans, position, key=lambda span: span[0])
 
 
-def cleaned(text: str) -> str:
+def clean_text(text: str) -> str:
     """Return the text with `\\n` as the only line end, without control characters, trailing spaces and blank ends."""
     text = _UNWANTED.sub("", _LINE_ENDS.sub("\n", text))
     return "\n".join([line.rstrip() for line in text.split("\n")]).strip("\n")
 
 
-def whole(
+def unpaged_result(
     media_type: str, parts: Iterable[str], *, encoding: str = "", left_out: Mapping[str, int] = MappingProxyType({})
 ) -> Extracted:
-    """Return a text without pages from its parts. `left_out` is read last, since reading the parts may fill it."""
-    text = cleaned("".join(limited(parts)))
-    return Extracted(media_type, text, encoding=encoding, left_out=_counted(left_out))
+    """Return a text without pages from its parts. `left_out` is read last, since reading the parts may fill it.
+
+    Raises `too_large` for too many characters.
+    """
+    text = clean_text("".join(limit_characters(parts)))
+    return Extracted(media_type, text, encoding=encoding, left_out=_nonzero_counts(left_out))
 
 
-def paged(
+def paged_result(
     media_type: str,
     pages: Iterable[str],
     *,
     without_text: str = "",
     left_out: Mapping[str, int] = MappingProxyType({}),
 ) -> Extracted:
-    """Return a text with pages. `without_text`: `LEFT_OUT` key for pages without text. `left_out`: as in `whole`."""
+    """Return a text with pages. `left_out` is read last, as in `unpaged_result`.
+
+    `without_text`: the key of `LEFT_OUT` that counts pages without text; empty to leave them uncounted. Raises
+    `too_large` for too many pages or characters.
+    """
     texts: list[str] = []
     spans: list[tuple[int, int]] = []
     position = 0
-    for page in limited(islice(pages, MAX_PAGES + 1)):
-        text = cleaned(page)
+    for page in limit_characters(islice(pages, MAX_PAGES + 1)):
+        text = clean_text(page)
         if len(spans) == MAX_PAGES:
             raise ReaderError("too_large")
         spans.append((position, position + len(text)))
         position += len(text) + len(_BETWEEN_PAGES)
         texts.append(text)
     empty = sum(start == end for start, end in spans)
-    counts = _counted({without_text: empty, **left_out} if without_text else left_out)
+    counts = _nonzero_counts({without_text: empty, **left_out} if without_text else left_out)
     return Extracted(media_type, _BETWEEN_PAGES.join(texts), spans, left_out=counts)
 
 
-def _counted(left_out: Mapping[str, int]) -> dict[str, int]:
-    return {what: count for what, count in left_out.items() if count}
+def _nonzero_counts(left_out: Mapping[str, int]) -> dict[str, int]:
+    return {part: count for part, count in left_out.items() if count}
 
 
-def limited(parts: Iterable[str]) -> Iterable[str]:
+def limit_characters(parts: Iterable[str]) -> Iterable[str]:
     """Yield the parts. Raises `too_large` at the first character too many, so that memory use stays bounded."""
     left = MAX_CHARACTERS
     for part in parts:
@@ -247,8 +251,8 @@ def limited(parts: Iterable[str]) -> Iterable[str]:
         yield part
 
 
-def encoded(result: Extracted | ReaderError) -> bytes:
-    """Return the result as bytes for `decoded`. `places` are left out, since a reading process never has them."""
+def encode_result(result: Extracted | ReaderError) -> bytes:
+    """Return the result as bytes for `decode_result`. `places` are left out, since a reading process never has them."""
     if isinstance(result, ReaderError):
         return json.dumps({"error": result.code, "kind": result.kind}).encode() + b"\n"
     head = {
@@ -264,8 +268,8 @@ def encoded(result: Extracted | ReaderError) -> bytes:
     return json.dumps(head).encode() + b"\n" + result.shown + result.text.encode()
 
 
-def decoded(data: bytes) -> Extracted:
-    """Return the result from the bytes of `encoded`. Raises the error if a `ReaderError` was encoded."""
+def decode_result(data: bytes) -> Extracted:
+    """Return the result from the bytes of `encode_result`. Raises the error if a `ReaderError` was encoded."""
     head, _, body = data.partition(b"\n")
     fields = json.loads(head)
     if "error" in fields:

@@ -1,7 +1,7 @@
 """Read Excel workbooks as a stream: the cells, charts, text boxes and comments of each sheet.
 
-openpyxl is not used: it refuses workbooks with odd styles, and it tells neither hidden rows nor what a number looks
-like without building an object for each cell.
+openpyxl is not used: it refuses workbooks with odd styles, and it builds an object for each cell before it reports
+hidden rows and number formats.
 """
 
 import re
@@ -13,30 +13,30 @@ from typing import IO
 
 from lxml import etree
 
-from readers.formats.archive import Archive, Element, events, main_part, related, relation_targets
-from readers.formats.result import Extracted, limited, paged
-from readers.text.number_formats import BUILT_IN, GENERAL, shown, shown_text
-from readers.text.office_parts import chart, remark
+from readers.formats.archive import Archive, Element, main_part, parse_events, related_members, relation_targets
+from readers.formats.result import Extracted, limit_characters, paged_result
+from readers.text.number_formats import BUILT_IN, GENERAL, format_number, format_text
+from readers.text.office_parts import chart, comment_item
 from readers.text.sheet_rows import (
     MergedCell,
     SheetEntry,
     SheetRow,
     SheetText,
-    column_of,
-    commented,
+    column_index,
+    comment_list,
     merged_cell,
     one_line,
-    place_of,
+    parse_reference,
 )
 
 _WORKBOOK = "xl/workbook.xml"  # the usual name of the main part
 _MERGED = re.compile(rb'<(?:\w+:)?mergeCell [^<>]*?ref="([A-Z]{1,3})(\d{1,7}):([A-Z]{1,3})(\d{1,7})"')
 _BLOCK = 1 << 20  # bytes
 _LONGEST_MARK = 64  # bytes
-_THREAD = "tc="  # prefix of the author of a comment that repeats a thread
+_THREAD_PREFIX = "tc="  # prefix of the author of a comment that repeats a thread
 _ESCAPED = re.compile(r"_x([0-9A-Fa-f]{4})_")  # a character by its number (ST_Xstring)
 _MOST_COLUMNS = 16_384
-_YES = ("1", "true", "on")
+_TRUE_VALUES = ("1", "true", "on")
 
 
 def read(path: Path, media_type: str) -> Extracted:
@@ -49,14 +49,14 @@ def read(path: Path, media_type: str) -> Extracted:
     archive.refuse_entities()
     left_out: Counter[str] = Counter()
     main = main_part(archive)
-    book = _Book(archive, main.name if main else archive.actual(_WORKBOOK), left_out)
-    pages = ("".join(limited(_Sheet(archive, book, each, left_out).text())) for each in book.sheets)
-    return paged(media_type, pages, left_out=left_out)
+    book = _Book(archive, main.name if main else archive.member_name(_WORKBOOK), left_out)
+    pages = ("".join(limit_characters(_Sheet(archive, book, each, left_out).text())) for each in book.sheets)
+    return paged_result(media_type, pages, left_out=left_out)
 
 
 @dataclass(frozen=True, slots=True)
 class _CellStyle:
-    """The number format of a style. `shows_text`: the format adds to texts, or hides them."""
+    """The number format of a style. `shows_text`: the format changes or hides texts, too."""
 
     code: str = GENERAL
     shows_text: bool = False
@@ -70,15 +70,17 @@ class _Book:
         tree = archive.tree(name)
         targets = relation_targets(archive, name)
         properties = tree.find("{*}workbookPr")
-        self.since_1904 = properties is not None and properties.get("date1904") in _YES
+        self.since_1904 = properties is not None and properties.get("date1904") in _TRUE_VALUES
         self.sheets = [
             SheetEntry(each.get("name", ""), targets.get(_relation(each), ""), each.get("state", "") in _HIDDEN_STATES)
             for each in tree.iterfind("{*}sheets/{*}sheet")
         ]
-        self.strings = [text for part in related(archive, name, "sharedStrings") for text in _strings(archive, part)]
+        self.strings = [
+            text for part in related_members(archive, name, "sharedStrings") for text in _strings(archive, part)
+        ]
         self.styles: list[_CellStyle] = []
         try:
-            for part in related(archive, name, "styles"):
+            for part in related_members(archive, name, "styles"):
                 self.styles = list(_styles(archive.tree(part)))
         except (etree.XMLSyntaxError, ValueError):
             left_out["formats"] += 1
@@ -95,7 +97,7 @@ def _relation(element: Element) -> str:
 
 
 def _strings(archive: Archive, part: str) -> Iterator[str]:
-    for _, element in events(archive.open(part), ("end",), ("{*}si",)):
+    for _, element in parse_events(archive.open(part), ("end",), ("{*}si",)):
         yield _text(element)
         _discard(element)
 
@@ -139,21 +141,21 @@ class _Sheet:
     def _rows(self, hidden_columns: set[int]) -> Iterator[SheetRow]:
         """Yield the rows with cells. Adds the hidden columns, which the file names before its rows."""
         number = 0
-        for _, element in events(self._archive.open(self._entry.part), ("end",), ("{*}row", "{*}col")):
+        for _, element in parse_events(self._archive.open(self._entry.part), ("end",), ("{*}row", "{*}col")):
             if str(element.tag).endswith("}col"):
-                if element.get("hidden") in _YES:
+                if element.get("hidden") in _TRUE_VALUES:
                     hidden_columns.update(_span(element))
                 continue
             stated = element.get("r", "")
             number = int(stated) if stated.isascii() and stated.isdigit() and len(stated) < 8 else number + 1
-            yield SheetRow(number, self._cells(element), element.get("hidden") in _YES)
+            yield SheetRow(number, self._cells(element), element.get("hidden") in _TRUE_VALUES)
             _discard(element)
 
     def _cells(self, row: Element) -> dict[int, str]:
         cells: dict[int, str] = {}
         column = -1
         for cell in row.iterfind("{*}c"):
-            place = place_of(cell.get("r", ""))
+            place = parse_reference(cell.get("r", ""))
             column = place[0] if place else column + 1
             if text := self._cell(cell):
                 cells[column] = text
@@ -164,34 +166,34 @@ class _Sheet:
         if kind == "inlineStr":
             inline = cell.find("{*}is")
             text = "" if inline is None else _text(inline)
-            return self._text_of(cell, text)
+            return self._formatted_text(cell, text)
         value = cell.findtext("{*}v") or ""
         match kind:
             case "s":
                 strings = self._book.strings
                 is_listed = value.strip().isdigit() and int(value) < len(strings)
-                return self._text_of(cell, strings[int(value)] if is_listed else "")
+                return self._formatted_text(cell, strings[int(value)] if is_listed else "")
             case "str":
-                return self._text_of(cell, _ESCAPED.sub(lambda match: chr(int(match[1], 16)), value))
+                return self._formatted_text(cell, _ESCAPED.sub(lambda match: chr(int(match[1], 16)), value))
             case "b":
                 return {"0": "FALSE", "1": "TRUE"}.get(value.strip(), value.strip().upper())
             case "d":
                 return value.strip().removesuffix("T00:00:00").removesuffix("Z")
             case "n" if value:
                 code = self._book.style(cell.get("s", "")).code
-                return one_line(shown(value, code, since_1904=self._book.since_1904))
+                return one_line(format_number(value, code, since_1904=self._book.since_1904))
             case _:
                 return one_line(value)
 
-    def _text_of(self, cell: Element, text: str) -> str:
+    def _formatted_text(self, cell: Element, text: str) -> str:
         style = self._book.style(cell.get("s", ""))
-        return one_line(shown_text(text, style.code) if style.shows_text else text)
+        return one_line(format_text(text, style.code) if style.shows_text else text)
 
     def _extras(self) -> Iterator[str]:
         for target in self._related:
             if "/drawings/" in target and target.endswith(".xml"):
                 yield from self._drawing(target)
-        yield commented([line for target in self._related for line in self._comments(target)])
+        yield comment_list([line for target in self._related for line in self._comments(target)])
 
     def _drawing(self, part: str) -> Iterator[str]:
         targets = relation_targets(self._archive, part)
@@ -220,17 +222,19 @@ class _Sheet:
         people = {each.get("id"): each.get("displayName", "") for each in self._people()}
         for each in tree.iter("{*}threadedComment"):
             text = " ".join((each.findtext("{*}text") or "").split())
-            yield remark(text, f"{each.get('ref')} {people.get(each.get('personId'), '')}".strip(), each.get("dT", ""))
+            yield comment_item(
+                text, f"{each.get('ref')} {people.get(each.get('personId'), '')}".strip(), each.get("dT", "")
+            )
         authors = [author.text or "" for author in tree.iterfind("{*}authors/{*}author")]
         for each in tree.iter("{*}comment"):
             number = each.get("authorId", "")
             author_name = authors[int(number)] if number.isdigit() and int(number) < len(authors) else ""
             text = " ".join("".join(each.itertext("{*}t")).split())
-            if text and not author_name.startswith(_THREAD):
-                yield remark(text, f"{each.get('ref')} {author_name}".strip())
+            if text and not author_name.startswith(_THREAD_PREFIX):
+                yield comment_item(text, f"{each.get('ref')} {author_name}".strip())
 
     def _people(self) -> Iterator[Element]:
-        for part in related(self._archive, self._book.part, "person"):
+        for part in related_members(self._archive, self._book.part, "person"):
             yield from self._archive.tree(part).iter("{*}person")
 
 
@@ -248,5 +252,5 @@ def _merged_cells(source: IO[bytes]) -> Iterator[MergedCell]:
         block = rest + block
         for match in _MERGED.finditer(block):
             left, top, right, bottom = (each.decode() for each in match.groups())
-            yield merged_cell(column_of(left), int(top), column_of(right), int(bottom))
+            yield merged_cell(column_index(left), int(top), column_index(right), int(bottom))
         rest = block[-_LONGEST_MARK:]

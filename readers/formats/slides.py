@@ -7,12 +7,12 @@ from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
-from readers.formats.archive import Archive, Element, main_part, related, relation_targets
-from readers.formats.result import Extracted, paged
+from readers.formats.archive import Archive, Element, main_part, related_members, relation_targets
+from readers.formats.result import Extracted, paged_result
 from readers.text import hidden
-from readers.text.formulas import latex
-from readers.text.numbering import Steps
-from readers.text.office_parts import chart, remark
+from readers.text.formulas import omml_to_latex
+from readers.text.numbering import SlideNumbering
+from readers.text.office_parts import chart, comment_item
 from readers.text.tables import Cell, markdown
 
 _PRESENTATION = "ppt/presentation.xml"  # the usual name of the main part
@@ -22,7 +22,7 @@ _BODIES = ("body", "obj", "")
 _WITHOUT_TEXT = ("sldNum", "sldImg")  # placeholders without text of the slide
 # Kinds of parts with authors of comments, in older and newer files, with their usual names.
 _AUTHORS = {"commentAuthors": "ppt/commentAuthors.xml", "authors": "ppt/authors.xml"}
-_YES = ("1", "true")
+_TRUE_VALUES = ("1", "true")
 _FALSE_VALUES = ("0", "false")
 
 
@@ -32,14 +32,15 @@ def read(path: Path, media_type: str) -> Extracted:
     archive.refuse_entities()
     left_out: Counter[str] = Counter()
     main = main_part(archive)
-    presentation = main.name if main else archive.actual(_PRESENTATION)
+    presentation = main.name if main else archive.member_name(_PRESENTATION)
     authors = {
         author.get("id", ""): author.get("name", "")
-        for part in related(archive, presentation, *_AUTHORS) or filter(archive.names.__contains__, _AUTHORS.values())
+        for part in related_members(archive, presentation, *_AUTHORS)
+        or filter(archive.names.__contains__, _AUTHORS.values())
         for author in archive.tree(part)
     }
     pages = (_Slide(archive, name, authors, left_out).text() for name in _slides(archive, presentation))
-    return paged(media_type, pages, without_text="slides", left_out=left_out)
+    return paged_result(media_type, pages, without_text="slides", left_out=left_out)
 
 
 def _slides(archive: Archive, presentation: str) -> list[str]:
@@ -69,7 +70,7 @@ class _Slide:
             kind = _placeholder(shape)
             if _is_hidden(shape):
                 if text := self._shape(shape, bulleted=False).strip():
-                    self._left_out[hidden.COUNT] += 1
+                    self._left_out[hidden.HIDDEN_KEY] += 1
                     blocks.append(hidden.hidden_text(text))
             elif kind in _TITLES:
                 title += ["# " + " ".join(" ".join(_paragraphs(shape, bulleted=False)).split())]
@@ -77,7 +78,7 @@ class _Slide:
                 blocks.append(self._shape(shape, bulleted=kind in _BODIES))
         parts = list(filter(None, (*(each for each in title if len(each) > 2), *blocks, *self._extras())))
         if parts and tree.get("show") in _FALSE_VALUES:
-            self._left_out[hidden.COUNT] += 1
+            self._left_out[hidden.HIDDEN_KEY] += 1
             parts.insert(0, hidden.SLIDE)
         return "\n\n".join(parts)
 
@@ -127,7 +128,7 @@ class _Slide:
             body = each.find("{*}text") if each.find("{*}txBody") is None else each.find("{*}txBody")
             if body is not None and (text := " ".join("".join(body.itertext()).split())):
                 by = self._authors.get(each.get("authorId", ""), "")
-                yield remark(text, by, each.get("dt", "") or each.get("created", ""))
+                yield comment_item(text, by, each.get("dt", "") or each.get("created", ""))
 
 
 def _tag(element: Element) -> str:
@@ -150,7 +151,7 @@ def _shapes(tree: Element) -> Iterator[Element]:
 def _is_hidden(shape: Element) -> bool:
     """Return whether the selection pane hides a shape."""
     properties = next((each for part in shape for each in part.iterfind("{*}cNvPr")), None)
-    return properties is not None and properties.get("hidden") in _YES
+    return properties is not None and properties.get("hidden") in _TRUE_VALUES
 
 
 def _placeholder(shape: Element) -> str:
@@ -160,7 +161,7 @@ def _placeholder(shape: Element) -> str:
 
 
 def _row(row: Element) -> list[Cell]:
-    """Return the cells of a row. Places covered by a merged cell are marked cells, too."""
+    """Return the cells of a row. The file also has a cell in each place that a merged cell covers, with a mark."""
     cells = []
     for cell in row.iterfind("{*}tc"):
         if cell.get("hMerge") not in ("1", "true"):
@@ -177,7 +178,7 @@ def _count(element: Element, name: str) -> int:
 def _paragraphs(shape: Element, *, bulleted: bool) -> list[str]:
     """Return the lines with their dashes or numbers. Paragraphs of a body have dashes by default."""
     texts = [(each, text) for each in shape.iter("{*}p") if (text := _inline(each).strip())]
-    steps = Steps()
+    steps = SlideNumbering()
     lines = []
     for paragraph, text in texts:
         properties = paragraph.find("{*}pPr")
@@ -187,7 +188,7 @@ def _paragraphs(shape: Element, *, bulleted: bool) -> list[str]:
     return lines
 
 
-def _label(properties: Element | None, steps: Steps, level: int, *, bulleted: bool) -> str:
+def _label(properties: Element | None, steps: SlideNumbering, level: int, *, bulleted: bool) -> str:
     kinds = {} if properties is None else {_tag(each): each for each in properties}
     if (numbered := kinds.get("buAutoNum")) is not None:
         return steps.label(level, numbered.get("type", "arabicPeriod"), _count(numbered, "startAt"))
@@ -200,7 +201,7 @@ def _inline(paragraph: Element) -> str:
     for element in paragraph.iter("{*}t", "{*}br", "{*}oMath"):
         name = _tag(element)
         if name == "oMath":
-            parts.append(f"${latex(element)}$")
+            parts.append(f"${omml_to_latex(element)}$")
         elif not any(_tag(each) in ("oMath", "Fallback") for each in element.iterancestors()):
             parts.append("\n" if name == "br" else element.text or "")
     return "".join(parts)

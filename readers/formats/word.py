@@ -10,22 +10,22 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import IO
 
-from readers.formats.archive import Archive, Element, events, main_part, related, relation_targets
-from readers.formats.result import Extracted, whole
+from readers.formats.archive import Archive, Element, main_part, parse_events, related_members, relation_targets
+from readers.formats.result import Extracted, unpaged_result
 from readers.text import hidden
-from readers.text.formulas import latex
+from readers.text.formulas import omml_to_latex
 from readers.text.numbering import BULLET, LEVELS, ListLevel, Numbering
 from readers.text.office_parts import chart
 from readers.text.tables import Cell, markdown
 
 _DOCUMENT = "word/document.xml"  # the usual name of the main part
 _NOTES = {"footnoteReference": "footnotes", "endnoteReference": "endnotes"}  # by kind of the part
-_OFF = ("0", "false", "off")
+_FALSE_VALUES = ("0", "false", "off")
 _HEADING = re.compile(r"heading ([1-9])$", re.I)
 _QUOTE = re.compile(r"quote", re.I)
 _CODE = re.compile(r"\bcode\b|html preformatted|source|listing", re.I)
-_UNSEEN = frozenset({"del", "moveFrom", "instrText", "rPr", "pPr", "Fallback", "txbxContent", "rt"})
-_SIGNS = {"tab": "\t", "ptab": "\t", "br": "\n", "cr": "\n", "noBreakHyphen": "-"}
+_SKIPPED_ELEMENTS = frozenset({"del", "moveFrom", "instrText", "rPr", "pPr", "Fallback", "txbxContent", "rt"})
+_CHARACTER_ELEMENTS = {"tab": "\t", "ptab": "\t", "br": "\n", "cr": "\n", "noBreakHyphen": "-"}
 _MOST_DEPTH = 60
 
 
@@ -34,7 +34,7 @@ def read(path: Path, media_type: str) -> Extracted:
     archive = Archive(path)
     archive.refuse_entities()
     document = _WordDocument(archive)
-    return whole(media_type, document.parts(), left_out=document.left_out)
+    return unpaged_result(media_type, document.parts(), left_out=document.left_out)
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +76,7 @@ class _WordDocument:
         self.left_out: Counter[str] = Counter()
         self._archive = archive
         main = main_part(archive)
-        self._name = main.name if main else archive.actual(_DOCUMENT)
+        self._name = main.name if main else archive.member_name(_DOCUMENT)
         self._relations = relation_targets(archive, self._name)
         self._lists, self._restarts = self._numberings()
         tree = self._tree("styles")
@@ -89,13 +89,13 @@ class _WordDocument:
     def parts(self) -> Iterator[str]:
         yield from self._blocks(self._archive.open(self._name))
         yield from self._footnotes()
-        yield from self._remarks()
+        yield from self._comments_and_headers()
 
     # The parts of the package with styles and lists
 
     def _tree(self, kind: str) -> Element | None:
         """Return the part of this kind, such as `styles`; None if the document has none."""
-        parts = related(self._archive, self._name, kind) or [self._archive.actual(f"word/{kind}.xml")]
+        parts = related_members(self._archive, self._name, kind) or [self._archive.member_name(f"word/{kind}.xml")]
         return self._archive.tree(parts[0]) if parts[0] in self._archive.names else None
 
     def _numberings(self) -> tuple[dict[str, Numbering], dict[str, dict[int, int]]]:
@@ -138,21 +138,21 @@ class _WordDocument:
         """Yield the text of each paragraph and of each table that is not nested in another table."""
         tables: list[_OpenTable] = []
         depths: Counter[str] = Counter()
-        for event, element in events(source):
+        for event, element in parse_events(source):
             name = _name(element)
             depths[name] += 1 if event == "start" else -1
             if event == "start":
                 if name == "tbl":
                     tables.append(_OpenTable())
                 continue
-            yield from self._ended(name, element, tables, hidden=bool(depths["Fallback"]))
+            yield from self._end_element(name, element, tables, hidden=bool(depths["Fallback"]))
             apart = not (depths["p"] or tables)
             if apart or name in ("p", "tr", "tbl"):
                 element.clear(keep_tail=True)
                 while (apart or name == "tr") and (before := element.getprevious()) is not None:
                     element.getparent().remove(before)
 
-    def _ended(self, name: str, element: Element, tables: list[_OpenTable], *, hidden: bool) -> Iterator[str]:
+    def _end_element(self, name: str, element: Element, tables: list[_OpenTable], *, hidden: bool) -> Iterator[str]:
         if name == "p":
             text = "" if hidden else self._paragraph(element, in_table=bool(tables))
             if tables:
@@ -180,7 +180,7 @@ class _WordDocument:
         elif name == "tr" and table.rows:
             if (row := table.rows[-1]) and element.find("{*}trPr/{*}hidden") is not None:
                 row[0].text = f"{hidden.ROW} {row[0].text}"
-                self.left_out[hidden.COUNT] += 1
+                self.left_out[hidden.HIDDEN_KEY] += 1
             table.rows.append([])
         elif name == "tbl":
             tables.pop()
@@ -190,9 +190,9 @@ class _WordDocument:
                 yield self._block("table", text)
 
     def _paragraph(self, element: Element, *, in_table: bool = False) -> str:
-        style = self._style_of(element)
+        style = self._paragraph_style(element)
         self._hidden_style = style.hidden
-        text = hidden.joined(self._inline(element, 0), self.left_out)
+        text = hidden.join_hidden(self._inline(element, 0), self.left_out)
         self._hidden_style = False
         if not text.strip():
             return ""
@@ -218,12 +218,12 @@ class _WordDocument:
             return text
         return f"{fence if before == 'code' else ''}\n{fence if kind == 'code' else ''}{text}"
 
-    def _style_of(self, element: Element) -> _ParagraphStyle:
+    def _paragraph_style(self, element: Element) -> _ParagraphStyle:
         properties = element.find("{*}pPr")
         if properties is None:
             return self._style("Normal")
         style = self._style(_value(properties.find("{*}pStyle")))
-        own = _own(properties)
+        own = _direct_style(properties)
         return replace(style, heading=own.heading or style.heading, list=own.list or style.list)
 
     def _label(self, style: _ParagraphStyle) -> tuple[str, int]:
@@ -239,13 +239,13 @@ class _WordDocument:
     def _inline(self, element: Element, depth: int) -> str:
         if depth > _MOST_DEPTH:
             return ""
-        return "".join(self._piece(child, depth + 1) for child in element)
+        return "".join(self._inline_part(child, depth + 1) for child in element)
 
-    def _piece(self, element: Element, depth: int) -> str:
+    def _inline_part(self, element: Element, depth: int) -> str:
         name = _name(element)
-        if name in _SIGNS:
-            return _SIGNS[name]
-        if name in _UNSEEN:
+        if name in _CHARACTER_ELEMENTS:
+            return _CHARACTER_ELEMENTS[name]
+        if name in _SKIPPED_ELEMENTS:
             return ""
         match name:
             case "t":
@@ -256,9 +256,9 @@ class _WordDocument:
             case "hyperlink":
                 return self._link(element, depth)
             case "oMath":
-                return f"${latex(element)}$"
+                return f"${omml_to_latex(element)}$"
             case "oMathPara":
-                return "".join(f"$${latex(each)}$$" for each in element.iterfind("{*}oMath"))
+                return "".join(f"$${omml_to_latex(each)}$$" for each in element.iterfind("{*}oMath"))
             case "footnoteReference" | "endnoteReference":
                 self._notes.append((name, _value(element, "id")))
                 return f"[^{len(self._notes)}]"
@@ -274,7 +274,7 @@ class _WordDocument:
             return self._hidden_style
         own = properties.find("{*}vanish")
         if own is not None:
-            return _value(own) not in _OFF
+            return _value(own) not in _FALSE_VALUES
         return self._hidden_style or self._style(_value(properties.find("{*}rStyle"))).hidden
 
     def _link(self, element: Element, depth: int) -> str:
@@ -303,7 +303,7 @@ class _WordDocument:
         notes = self._notes
         self._notes = []
         for reference, kind in _NOTES.items():
-            parts = related(self._archive, self._name, kind) or [self._archive.actual(f"word/{kind}.xml")]
+            parts = related_members(self._archive, self._name, kind) or [self._archive.member_name(f"word/{kind}.xml")]
             part = parts[0]
             if part in self._archive.names and any(each == reference for each, _ in notes):
                 self._relations = relation_targets(self._archive, part)
@@ -318,23 +318,27 @@ class _WordDocument:
         lines = [f"[^{number}]: {texts.get(note, '')}\n" for number, note in enumerate(notes, 1)]
         yield from ("\n", *lines) if lines else ()
 
-    def _remarks(self) -> Iterator[str]:
+    def _comments_and_headers(self) -> Iterator[str]:
         """Yield comments, headers and footers, each under its name."""
         tree = self._tree("comments")
         comments = (
-            [] if tree is None else [(_value(each, "author"), self._flat(each)) for each in tree.iterfind("{*}comment")]
+            []
+            if tree is None
+            else [(_value(each, "author"), self._flat_text(each)) for each in tree.iterfind("{*}comment")]
         )
-        yield from _listed("Comments", [f"{author}: {text}" if author else text for author, text in comments if text])
+        yield from _titled_list(
+            "Comments", [f"{author}: {text}" if author else text for author, text in comments if text]
+        )
         for title, kind in (("Headers", "header"), ("Footers", "footer")):
-            names = sorted(related(self._archive, self._name, kind)) or sorted(
+            names = sorted(related_members(self._archive, self._name, kind)) or sorted(
                 name for name in self._archive.names if re.fullmatch(rf"word/{kind}\d*\.xml", name)
             )
-            texts = (self._flat(self._archive.tree(name)) for name in names)
-            yield from _listed(title, list(dict.fromkeys(filter(None, texts))))
+            texts = (self._flat_text(self._archive.tree(name)) for name in names)
+            yield from _titled_list(title, list(dict.fromkeys(filter(None, texts))))
 
-    def _flat(self, tree: Element) -> str:
+    def _flat_text(self, tree: Element) -> str:
         lines = (self._inline(each, 0) for each in tree.iter("{*}p") if not _within(each, "Fallback"))
-        return hidden.joined(" ".join(" ".join(lines).split()), self.left_out)
+        return hidden.join_hidden(" ".join(" ".join(lines).split()), self.left_out)
 
 
 def _name(element: Element) -> str:
@@ -345,7 +349,7 @@ def _within(element: Element, name: str) -> bool:
     return any(_name(each) == name for each in element.iterancestors())
 
 
-def _listed(title: str, lines: list[str]) -> Iterator[str]:
+def _titled_list(title: str, lines: list[str]) -> Iterator[str]:
     if lines:
         yield f"\n{title}:\n"
         yield from (f"- {line}\n" for line in lines)
@@ -366,7 +370,7 @@ def _style(chain: list[Element]) -> _ParagraphStyle:
     """Return the style for a chain of definitions: its own definition, then the definitions that it is based on."""
     name = _value(chain[0].find("{*}name"))
     names = " ".join(_value(each.find("{*}name")) for each in chain)
-    own = [_own(properties) for each in chain if (properties := each.find("{*}pPr")) is not None]
+    own = [_direct_style(properties) for each in chain if (properties := each.find("{*}pPr")) is not None]
     headings = [int(match[1]) for each in chain if (match := _HEADING.match(_value(each.find("{*}name"))))]
     heading = 1 if name.lower() == "title" else min(*headings[:1], 6) if headings else 0
     levels = [each.heading for each in own if each.heading]
@@ -376,18 +380,18 @@ def _style(chain: list[Element]) -> _ParagraphStyle:
         bool(_QUOTE.search(name)),
         bool(_CODE.search(names)),
         lists[0] if lists else None,
-        next((_value(each) not in _OFF for each in _vanishing(chain)), False),
+        next((_value(each) not in _FALSE_VALUES for each in _hiding_properties(chain)), False),
     )
 
 
-def _vanishing(chain: list[Element]) -> Iterator[Element]:
+def _hiding_properties(chain: list[Element]) -> Iterator[Element]:
     """Yield the properties of a style that hide its text, those of its own first."""
     for each in chain:
         if (properties := each.find("{*}rPr")) is not None and (own := properties.find("{*}vanish")) is not None:
             yield own
 
 
-def _own(properties: Element) -> _ParagraphStyle:
+def _direct_style(properties: Element) -> _ParagraphStyle:
     """Return the style that a paragraph's own properties set: its level in the outline and its list."""
     outline = _number(_value(properties.find("{*}outlineLvl")), LEVELS)
     numbered = properties.find("{*}numPr")

@@ -1,1 +1,1 @@
-"""Read files within other files: attachments of letters, members of archives, documents with a password."""
+"""Read files within other files, such as attachments and members of archives, and files with a password."""

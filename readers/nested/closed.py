@@ -1,16 +1,16 @@
-"""Find nested files that are still locked by a password, and merge readings with different passwords.
+"""Find nested files that no password has opened yet, and merge readings with different passwords.
 
-The text of the outer file names the locked files, so no other data must be stored.
+The text of the outer file names these files, so nothing else has to be stored.
 """
 
 import re
 from dataclasses import replace
 
 from readers.formats.media_types import MAIL, MBOX, MSG, ZIP
-from readers.formats.result import SENTENCES, Extracted, ReaderSentence, gettext_noop, paged
+from readers.formats.result import SENTENCES, Extracted, ReaderSentence, gettext_noop, paged_result
 
 CODES = ("locked_inside", "wrong_inside", "untried_inside")
-STILL_CLOSED = gettext_noop("Files in it that a password still closes: {names}. Enter the password on its page.")
+STILL_CLOSED = gettext_noop("Files in it that still need a password: {names}. Enter the password on its page.")
 _MAX_NAMED_FILES = 10  # closed files that a sentence names
 _REASON_PATTERN = "|".join(re.escape(f"[Not read: {SENTENCES[code]}]") for code in CODES)
 _PROTECTED = f"\n\n[Not read: {SENTENCES['protected']}]"
@@ -39,17 +39,17 @@ def closed_notice(extracted: Extracted) -> ReaderSentence | None:
     return ReaderSentence(STILL_CLOSED, {"names": ", ".join(closed[:_MAX_NAMED_FILES]) + more}) if closed else None
 
 
-def with_opened(extracted: Extracted, before: str, spans: list[list[int]]) -> Extracted:
-    """Return an archive, with texts from the previous reading for members that only its password opened.
+def with_opened(extracted: Extracted, previous_text: str, spans: list[list[int]]) -> Extracted:
+    """Return an archive, with texts from the previous reading for members that only the previous password opened.
 
-    `before` and `spans`: the text and the spans of the previous reading.
+    `previous_text` and `spans`: the text and the spans of the previous reading.
     """
     if extracted.media_type != ZIP or len(spans) != len(extracted.spans) or not closed_names(extracted):
         return extracted
-    now = [extracted.text[start:end] for start, end in extracted.spans]
-    then = [before[start:end] for start, end in spans]
-    texts = [old if _opens_more(old, new) else new for old, new in zip(then, now, strict=True)]
-    return replace(paged(ZIP, texts), left_out=extracted.left_out)
+    current = [extracted.text[start:end] for start, end in extracted.spans]
+    previous = [previous_text[start:end] for start, end in spans]
+    texts = [old if _opens_more(old, new) else new for old, new in zip(previous, current, strict=True)]
+    return replace(paged_result(ZIP, texts), left_out=extracted.left_out)
 
 
 def _opens_more(old: str, new: str) -> bool:

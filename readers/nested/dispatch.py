@@ -37,9 +37,9 @@ from readers.nested import memory
 DEEPEST = 4  # levels of nested files
 MOST_INNER = 1_000  # nested files in one file, at all depths
 MOST_INNER_BYTES = 200_000_000
-MOST_KEYS = 1_000  # key derivations; deriving the key of a whole file takes as long as several for archive members
+MOST_KEYS = 1_000  # key derivations for archive members; a whole protected file counts as `_KEYS_PER_FILE`
 MOST_DEFAULTS = 50
-_KEYS_OF_A_FILE = 5
+_KEYS_PER_FILE = 5
 
 _READERS = {
     PDF: "formats.pdf",
@@ -62,10 +62,16 @@ _READERS |= dict.fromkeys((*IMAGES, *CONVERTED), "formats.images")
 _FALLBACK_READER = "formats.plain"
 # Less strict readers, for files that the reader of their kind cannot read.
 _SECOND_READERS = dict.fromkeys((XLSX, XLSB, XLS), "formats.workbooks")
-_FINAL_ERRORS = ("encrypted", "protected", "bomb", "entities", "too_large")  # errors that a second reader cannot better
+_FINAL_ERRORS = (
+    "encrypted",
+    "protected",
+    "bomb",
+    "entities",
+    "too_large",
+)  # a second reader would raise these errors, too
 _WITH_ENCODING = ("formats.markup", "formats.plain")
-_DOCUMENTS = (DOC, PPT, DOCX, PPTX, EPUB, RTF, ODT, ODP)  # they have content other than text
-# The password with which Excel protects a workbook whose structure is locked. Excel opens such files unasked.
+_DOCUMENTS = (DOC, PPT, DOCX, PPTX, EPUB, RTF, ODT, ODP)  # kinds that may have pictures instead of text
+# The password with which Excel encrypts a workbook whose structure is locked. Excel opens such files without asking.
 _DEFAULT_PASSWORD = "VelvetSweatshop"  # noqa: S105 - Excel's own, which everybody knows
 
 
@@ -99,7 +105,7 @@ class RemainingWork:
 
 
 @dataclass(frozen=True, slots=True)
-class Inner:
+class NestedReader:
     """Reader of the files within a file. It tries `password` on protected files."""
 
     left: RemainingWork
@@ -107,19 +113,19 @@ class Inner:
     depth: int = 0
 
     def read(self, content: bytes, name: str) -> Extracted:
-        """Return the text of an inner file. Raises `ReaderError`. Only the code `bomb` concerns the outer file, too."""
+        """Return the text of a nested file. Raises `ReaderError`. The code `bomb` must fail the outer file, too."""
         self.left.take(len(content))
         if self.depth >= DEEPEST:
             raise ReaderError("unsupported")
-        with memory.opened(content) as path:
+        with memory.as_file(content) as path:
             try:
-                return self._opened(path, name)
+                return self._read_unlocked(path, name)
             except (ReaderError, MemoryError):
                 raise
             except Exception as error:  # libraries may raise any error for a damaged file
                 raise ReaderError("damaged") from error
 
-    def _opened(self, path: Path, name: str) -> Extracted:
+    def _read_unlocked(self, path: Path, name: str) -> Extracted:
         """Read a file, first without the password: most files need none, and trying a password takes time."""
         deeper = replace(self, depth=self.depth + 1)
         try:
@@ -129,7 +135,7 @@ class Inner:
                 raise
         if not self.password:
             raise ReaderError("locked_inside")
-        self.left.take_keys(_KEYS_OF_A_FILE)
+        self.left.take_keys(_KEYS_PER_FILE)
         try:
             return _read(path, name, "", self.password, deeper)
         except ReaderError as error:
@@ -142,10 +148,10 @@ def read(path: Path, name: str, encoding: str = "", password: str = "") -> Extra
     `encoding`: the encoding of plain text or HTML; empty to detect it. `password`: the password of a protected file, or
     of the files in it; empty for none.
     """
-    return _read(path, name, encoding, password, Inner(RemainingWork(), password))
+    return _read(path, name, encoding, password, NestedReader(RemainingWork(), password))
 
 
-def _read(path: Path, name: str, encoding: str, password: str, inner: Inner) -> Extracted:
+def _read(path: Path, name: str, encoding: str, password: str, inner: NestedReader) -> Extracted:
     try:
         return _read_with(path, name, encoding, password, inner)
     except ReaderError as error:
@@ -158,26 +164,26 @@ def _read(path: Path, name: str, encoding: str, password: str, inner: Inner) -> 
             if second_error.code in ("encrypted", "wrong_password", "protected", "damaged"):
                 raise error from second_error
             raise
-        except Exception as library_error:  # any, for a file that is protected in an odd way
+        except Exception as library_error:  # libraries may raise any error for unusual encryption
             raise error from library_error
 
 
-def _read_with(path: Path, name: str, encoding: str, password: str, inner: Inner) -> Extracted:
+def _read_with(path: Path, name: str, encoding: str, password: str, inner: NestedReader) -> Extracted:
     with _unlocked(path, name, password) as (unlocked, kind):
         reader = _READERS.get(kind, _FALLBACK_READER)
         extracted: Extracted
         if reader in _WITH_ENCODING:
-            extracted = _reader(reader)(unlocked, kind, encoding=encoding)
+            extracted = _load_reader(reader)(unlocked, kind, encoding=encoding)
         elif kind == PDF:
-            extracted = _reader(reader)(unlocked, kind, password=password)
+            extracted = _load_reader(reader)(unlocked, kind, password=password)
         elif kind in CONVERTED:
-            extracted = _reader(reader)(unlocked, kind, convert=not inner.depth)  # a nested picture is only named
+            extracted = _load_reader(reader)(unlocked, kind, convert=not inner.depth)  # a nested picture is only named
         elif reader.startswith("nested."):
-            extracted = _reader(reader)(unlocked, kind, inner=inner)
+            extracted = _load_reader(reader)(unlocked, kind, inner=inner)
         elif kind in _SECOND_READERS:
-            extracted = _by_one_of(unlocked, kind, reader, _SECOND_READERS[kind])
+            extracted = _read_with_fallback(unlocked, kind, reader, _SECOND_READERS[kind])
         else:
-            extracted = _reader(reader)(unlocked, kind)
+            extracted = _load_reader(reader)(unlocked, kind)
     if not (extracted.text.strip() or extracted.shown) and extracted.width is None:
         if kind == PDF or extracted.left_out.get("pictures"):
             raise ReaderError("no_text")
@@ -185,7 +191,7 @@ def _read_with(path: Path, name: str, encoding: str, password: str, inner: Inner
     return extracted
 
 
-def _reader(name: str) -> Callable[..., Extracted]:
+def _load_reader(name: str) -> Callable[..., Extracted]:
     """Return the function that reads a kind of file.
 
     Imported by name, so that a file waits only for the libraries of its own kind.
@@ -194,10 +200,10 @@ def _reader(name: str) -> Callable[..., Extracted]:
     return read_file
 
 
-def _by_one_of(path: Path, kind: str, first: str, second: str) -> Extracted:
-    """Return what the first reader reads, else what the second reads. Raises the error of the second."""
+def _read_with_fallback(path: Path, kind: str, first: str, second: str) -> Extracted:
+    """Return the result of the first reader, or of the second if the first fails. Raises the error of the second."""
     try:
-        return _reader(first)(path, kind)
+        return _load_reader(first)(path, kind)
     except MemoryError:
         raise
     except ReaderError as error:
@@ -205,7 +211,7 @@ def _by_one_of(path: Path, kind: str, first: str, second: str) -> Extracted:
             raise
     except Exception as error:  # libraries may raise any error for an odd file
         logger.info("read by a second reader: %r", error)
-    return _reader(second)(path, kind)
+    return _load_reader(second)(path, kind)
 
 
 @contextmanager
@@ -216,17 +222,17 @@ def _unlocked(path: Path, name: str, password: str) -> Iterator[tuple[Path, str]
     except ReaderError as error:
         if error.code != "encrypted" or not password:
             raise
-        with memory.opened(_opened_by(path, password)) as opened:
+        with memory.as_file(_decrypt(path, password)) as opened:
             yield opened, media_type(opened, name)
     else:
         if kind in (DOC, PPT, XLS) and password:  # only their content shows whether they are protected
-            with memory.opened(_opened_by(path, password)) as opened:
+            with memory.as_file(_decrypt(path, password)) as opened:
                 yield opened, kind
         else:
             yield path, kind
 
 
-def _opened_by(path: Path, password: str) -> bytes:
+def _decrypt(path: Path, password: str) -> bytes:
     # Imported only when needed, since few files are protected.
     content: bytes = importlib.import_module("readers.nested.unlocking").unlocked(path, password)
     return content

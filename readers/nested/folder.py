@@ -7,21 +7,21 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from readers.formats.archive import Archive
-from readers.formats.result import Extracted, ReaderError, paged
+from readers.formats.result import Extracted, ReaderError, paged_result
 from readers.nested import closed
-from readers.nested.dispatch import Inner
+from readers.nested.dispatch import NestedReader
 
 _SYSTEM_FILES = ("__MACOSX/", ".DS_Store", "Thumbs.db")
 
 
-def read(path: Path, media_type: str, inner: Inner) -> Extracted:
+def read(path: Path, media_type: str, inner: NestedReader) -> Extracted:
     """Return `# name` and the text of each file. Unreadable files are listed and counted."""
     archive = Archive(path, locked=True)
     left_out: Counter[str] = Counter()
     names = sorted(name for name in archive.names if not name.endswith("/") and not _is_system_file(name))
     if not names:
         raise ReaderError("empty")
-    extracted = paged(media_type, _files(path, archive, names, inner, left_out), left_out=left_out)
+    extracted = paged_result(media_type, _files(path, archive, names, inner, left_out), left_out=left_out)
     if not inner.depth and (code := closed.refusal(extracted, inner.password)):
         raise ReaderError(code)
     return extracted
@@ -31,7 +31,9 @@ def _is_system_file(name: str) -> bool:
     return any(part in name for part in _SYSTEM_FILES)
 
 
-def _files(path: Path, archive: Archive, names: list[str], inner: Inner, left_out: Counter[str]) -> Iterator[str]:
+def _files(
+    path: Path, archive: Archive, names: list[str], inner: NestedReader, left_out: Counter[str]
+) -> Iterator[str]:
     for name in names:
         try:
             extracted = inner.read(_content(path, archive, name, inner), name.rpartition("/")[2])
@@ -49,7 +51,7 @@ def _files(path: Path, archive: Archive, names: list[str], inner: Inner, left_ou
             yield f"# {name}\n\n{extracted.text}"
 
 
-def _content(path: Path, archive: Archive, name: str, inner: Inner) -> bytes:
+def _content(path: Path, archive: Archive, name: str, inner: NestedReader) -> bytes:
     """Return the content of a member. A protected member is decrypted with the password."""
     if name not in archive.locked:
         with archive.open(name) as member:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 
 @contextmanager
-def opened(content: bytes) -> Iterator[Path]:
+def as_file(content: bytes) -> Iterator[Path]:
     """Yield a path of the content, valid within the context. It is in memory where the system has such files."""
     if hasattr(os, "memfd_create"):
         handle = os.memfd_create("inner")

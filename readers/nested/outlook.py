@@ -10,11 +10,11 @@ from typing import Any
 
 import olefile
 
-from readers.formats.result import Extracted, ReaderError, limited, whole
+from readers.formats.result import Extracted, ReaderError, limit_characters, unpaged_result
 from readers.nested import closed
-from readers.nested.dispatch import Inner
+from readers.nested.dispatch import NestedReader
 from readers.text import rtf
-from readers.text.html import readable
+from readers.text.html import html_to_markdown
 
 # Types of properties.
 _TEXT = "001F"
@@ -45,12 +45,14 @@ _DICTIONARY = (
 )
 
 
-def read(path: Path, media_type: str, inner: Inner) -> Extracted:
+def read(path: Path, media_type: str, inner: NestedReader) -> Extracted:
     """Return the main headers, the text, and the attachments that can be read."""
     left_out: Counter[str] = Counter()
     try:
         with olefile.OleFileIO(path.read_bytes()) as file:
-            return whole(media_type, limited(_message(_Storage(file, ()), inner, left_out, 0)), left_out=left_out)
+            return unpaged_result(
+                media_type, limit_characters(_message(_Storage(file, ()), inner, left_out, 0)), left_out=left_out
+            )
     except (OSError, struct.error, IndexError) as error:  # errors of olefile for a damaged file
         raise ReaderError("damaged") from error
 
@@ -99,7 +101,7 @@ class _Storage:
         return _Storage(self._file, inner) if self._file.exists("/".join(inner)) else None
 
 
-def _message(message: _Storage, inner: Inner, left_out: Counter[str], depth: int) -> Iterator[str]:
+def _message(message: _Storage, inner: NestedReader, left_out: Counter[str], depth: int) -> Iterator[str]:
     sender = message.text(_FROM)
     address = message.text(_ADDRESS)
     by = f"{sender} <{address}>" if sender and "@" in address and address != sender else sender or address
@@ -123,12 +125,12 @@ def _body(message: _Storage) -> Iterator[str]:
     if text := message.text(_BODY):
         yield text
     elif source := message.bytes(_HTML, _BYTES):
-        yield from readable(source.decode("utf-8", "replace"), links=False)
+        yield from html_to_markdown(source.decode("utf-8", "replace"), links=False)
     elif packed := message.bytes(_RTF, _BYTES):
-        yield from rtf.text_of(unpacked(packed))
+        yield from rtf.rtf_to_markdown(decompress_rtf(packed))
 
 
-def attachment(content: bytes, name: str, inner: Inner, left_out: Counter[str]) -> Iterator[str]:
+def attachment(content: bytes, name: str, inner: NestedReader, left_out: Counter[str]) -> Iterator[str]:
     """Yield the text of an attachment below its name. An unreadable one is named and counted in `left_out`."""
     try:
         extracted = inner.read(content, name)
@@ -145,7 +147,7 @@ def attachment(content: bytes, name: str, inner: Inner, left_out: Counter[str]) 
         yield f"\n\nAttachment {name}:\n\n{extracted.text}"
 
 
-def unpacked(data: bytes) -> bytes:
+def decompress_rtf(data: bytes) -> bytes:
     """Unpack a body in RTF (MS-OXRTFCP). A damaged body is read up to the damage."""
     if data[8:12] != _PACKED:
         return data[16:]

@@ -7,11 +7,11 @@ from readers.text.numbering import BULLET, LEVELS, ListLevel, Numbering
 
 # Offsets in the file header: the position of the lists, and of the references through which paragraphs name lists.
 _LISTS = 0x02E2
-_USES = 0x02EA
+_REFERENCES = 0x02EA
 # Sizes in bytes of one list, one level and one reference.
-_LIST = 28
-_LEVEL = 28
-_USE = 16
+_LIST_BYTES = 28
+_LEVEL_BYTES = 28
+_REFERENCE_BYTES = 16
 _SIMPLE = 0x01  # flag of a list with one level instead of nine
 _MAX_LISTS = 10_000  # lists
 _FORMATS = {
@@ -32,7 +32,7 @@ class Lists:
     def __init__(self, document: bytes, table: bytes) -> None:
         try:
             lists = dict(_lists(document, table))
-            self._used = [lists.get(number) for number in _uses(document, table)]
+            self._used = [lists.get(number) for number in _references(document, table)]
         except (struct.error, IndexError):  # the text can still be read
             self._used = []
 
@@ -48,7 +48,7 @@ def _lists(document: bytes, table: bytes) -> Iterator[tuple[int, Numbering]]:
     (count,) = struct.unpack_from("<H", table, start) if size else (0,)
     level_offset = start + size
     for number in range(min(count, _MAX_LISTS)):
-        offset = start + 2 + _LIST * number
+        offset = start + 2 + _LIST_BYTES * number
         (list_id,) = struct.unpack_from("<I", table, offset)
         levels: dict[int, ListLevel] = {}
         for level in range(1 if table[offset + 26] & _SIMPLE else 9):
@@ -59,16 +59,16 @@ def _lists(document: bytes, table: bytes) -> Iterator[tuple[int, Numbering]]:
 def _level(table: bytes, at: int) -> tuple[ListLevel, int]:
     """Return a level and the offset of its end. A character below 9 in its template stands for that level's number."""
     start, number_format = struct.unpack_from("<iB", table, at)
-    text = at + _LEVEL + table[at + 24] + table[at + 25]  # after the properties of the level
+    text = at + _LEVEL_BYTES + table[at + 24] + table[at + 25]  # after the properties of the level
     (length,) = struct.unpack_from("<H", table, text)
     template = table[text + 2 : text + 2 + 2 * length].decode("utf-16-le", "replace")
     pattern = "".join(f"%{ord(character) + 1}" if character < "\x09" else character for character in template)
     return ListLevel(start, _FORMATS.get(number_format, "decimal"), pattern), text + 2 + 2 * length
 
 
-def _uses(document: bytes, table: bytes) -> Iterator[int]:
+def _references(document: bytes, table: bytes) -> Iterator[int]:
     """Yield the list id of each reference, in order."""
-    start, size = struct.unpack_from("<2I", document, _USES)
+    start, size = struct.unpack_from("<2I", document, _REFERENCES)
     (count,) = struct.unpack_from("<I", table, start) if size else (0,)
     for number in range(min(count, _MAX_LISTS)):
-        yield struct.unpack_from("<I", table, start + 4 + _USE * number)[0]
+        yield struct.unpack_from("<I", table, start + 4 + _REFERENCE_BYTES * number)[0]

@@ -1,7 +1,7 @@
 """Add the dashes, numbers and levels of paragraphs to a text of PowerPoint 97 to 2003 (MS-PPT, 2.9.44 and 2.9.67).
 
-The text itself has none of them. The record after it has runs of paragraphs and runs of characters. PowerPoint 2000
-added the numbers in a second record. The runs of characters refer to its entries.
+The text itself does not contain them. The style record after the text has runs of paragraphs and runs of characters.
+PowerPoint 2000 added a second record with the numbering. Runs of characters refer to its entries.
 """
 
 import struct
@@ -9,22 +9,22 @@ from bisect import bisect_right
 from collections.abc import Iterator
 from typing import NamedTuple, TypeVar
 
-from readers.text.numbering import Steps
+from readers.text.numbering import SlideNumbering
 
-# Bits for the fields of a paragraph: two bytes each, except the last two.
-_SIZE_2 = 0xFDD0
+# Masks of the fields of a paragraph, which say which fields follow. The fields have two bytes, except colour and tabs.
+_TWO_BYTE_FIELDS = 0xFDD0
 _COLOUR = 0x20
 _TABS = 0x100000
 _FLAGS = 0x0F
 _BULLET = 0x01
-_BEHIND_TABS = (0x10000, 0xE0000, 0x200000)
-# Bits for the fields of characters: fields that share two bytes, and fields that refer to an entry.
+_FIELDS_AFTER_TABS = (0x10000, 0xE0000, 0x200000)
+# Masks of the fields of characters: those that share two bytes, and those that refer to an entry.
 _FONT_STYLE = 0xFFFF
 _ENTRY = 0x3C00
 _HALF_ROUND = 8
 _CHARACTER_2 = (0x10000, 0x200000, 0x400000, 0x800000, 0x20000, 0x80000)
 _CHARACTER_4 = (0x40000,)
-# Bits for the fields of an entry.
+# Masks of the fields of an entry.
 _PICTURE = 0x800000
 _NUMBERED = 0x2000000
 _SCHEME = 0x1000000
@@ -37,10 +37,10 @@ _SCHEMES = (
     *("romanLcPeriod", "romanUcPeriod", "alphaLcParenBoth", "alphaLcParenR", "alphaUcParenBoth", "alphaUcParenR"),
     *("arabicParenBoth", "arabicPlain", "romanUcParenBoth", "romanUcParenR"),
 )
-_USUAL = "arabicPeriod"  # default scheme of numbered paragraphs
+_DEFAULT_SCHEME = "arabicPeriod"  # default scheme of numbered paragraphs
 _DEEPEST = 4  # the lowest level
 Value = TypeVar("Value")
-_SIGNS = str.maketrans({"\x0b": " ", "\x07": ""})  # a line break within a paragraph, and a bell
+_CONTROL_CHARACTERS = str.maketrans({"\x0b": " ", "\x07": ""})  # a line break within a paragraph, and a bell
 
 
 class _Entry(NamedTuple):
@@ -50,23 +50,23 @@ class _Entry(NamedTuple):
     start: int = 1
 
 
-class _Bytes:
+class _ByteReader:
     """Reader of consecutive numbers. Raises `struct.error` at the end of the content."""
 
     def __init__(self, content: bytes) -> None:
         self._content = content
-        self._at = 0
+        self._value_at = 0
 
     def __bool__(self) -> bool:
-        return self._at < len(self._content)
+        return self._value_at < len(self._content)
 
     def next(self, form: str) -> int:
-        (value,) = struct.unpack_from(f"<{form}", self._content, self._at)
+        (value,) = struct.unpack_from(f"<{form}", self._content, self._value_at)
         self.skip(struct.calcsize(form))
         return int(value)
 
     def skip(self, count: int) -> None:
-        self._at += count
+        self._value_at += count
 
     def skip_fields(self, masks: int, size: int, fields: tuple[int, ...]) -> None:
         self.skip(size * sum(bool(masks & field) for field in fields))
@@ -80,15 +80,15 @@ def lines(text: str, style: bytes, numbers: bytes, *, bulleted: bool) -> list[st
     """
     paragraphs = text.split("\r")
     try:
-        marks = list(_marks(paragraphs, style, _entries(numbers)))
+        marks = list(_paragraph_marks(paragraphs, style, _entries(numbers)))
     except struct.error:  # the text can still be read
         marks = []
     marks += [(0, None, _Entry())] * (len(paragraphs) - len(marks))
-    steps = Steps()
+    steps = SlideNumbering()
     listed: list[str] = []
     bulleted = bulleted and sum(bool(each.strip()) for each in paragraphs) > 1
     for paragraph, (level, bullet, entry) in zip(paragraphs, marks, strict=True):
-        if words := paragraph.translate(_SIGNS).strip():
+        if words := paragraph.translate(_CONTROL_CHARACTERS).strip():
             is_listed = bulleted if bullet is None else bullet
             label = steps.label(level, entry.scheme, entry.start) if is_listed and entry.scheme else ""
             if not label:
@@ -97,43 +97,45 @@ def lines(text: str, style: bytes, numbers: bytes, *, bulleted: bool) -> list[st
     return listed
 
 
-def _marks(paragraphs: list[str], style: bytes, entries: list[_Entry]) -> Iterator[tuple[int, bool | None, _Entry]]:
+def _paragraph_marks(
+    paragraphs: list[str], style: bytes, entries: list[_Entry]
+) -> Iterator[tuple[int, bool | None, _Entry]]:
     """Yield for each paragraph its level, whether it is marked as a list item (None: unmarked), and its numbering."""
     if not style:
         return
     sizes = [len(each.encode("utf-16-le", "surrogatepass")) // 2 + 1 for each in paragraphs]
-    content = _Bytes(style)
-    of_paragraphs = list(_paragraph_runs(content, sum(sizes)))
-    of_characters = list(_character_runs(content, sum(sizes))) if entries else []
+    content = _ByteReader(style)
+    paragraph_runs = list(_paragraph_runs(content, sum(sizes)))
+    character_runs = list(_character_runs(content, sum(sizes))) if entries else []
     start = 0
     for size in sizes:
-        level, bullet = _at(start, of_paragraphs, (0, None))
-        number = _at(start, of_characters, 0)
+        level, bullet = _value_at(start, paragraph_runs, (0, None))
+        number = _value_at(start, character_runs, 0)
         yield level, bullet, entries[number] if number < len(entries) else _Entry()
         start += size
 
 
-def _at(place: int, runs: list[tuple[int, Value]], usual: Value) -> Value:
-    """Return the value for a character. `runs`: end and value of each run."""
-    run = bisect_right(runs, place, key=lambda run: run[0])
-    return runs[run][1] if run < len(runs) else usual
+def _value_at(position: int, runs: list[tuple[int, Value]], default: Value) -> Value:
+    """Return the value of the run with this character, else the default. `runs`: the end and the value of each run."""
+    run = bisect_right(runs, position, key=lambda run: run[0])
+    return runs[run][1] if run < len(runs) else default
 
 
-def _paragraph_runs(content: _Bytes, length: int) -> Iterator[tuple[int, tuple[int, bool | None]]]:
+def _paragraph_runs(content: _ByteReader, length: int) -> Iterator[tuple[int, tuple[int, bool | None]]]:
     end = 0
     while end < length:
         end += content.next("I")
         level = content.next("H")
         masks = content.next("I")
         bullet = bool(content.next("H") & _BULLET) if masks & _FLAGS else None
-        content.skip(2 * (masks & _SIZE_2).bit_count() + 4 * bool(masks & _COLOUR))
+        content.skip(2 * (masks & _TWO_BYTE_FIELDS).bit_count() + 4 * bool(masks & _COLOUR))
         if masks & _TABS:
             content.skip(4 * content.next("H"))
-        content.skip_fields(masks, 2, _BEHIND_TABS)
+        content.skip_fields(masks, 2, _FIELDS_AFTER_TABS)
         yield end, (min(level, _DEEPEST), bullet if masks & _BULLET else None)
 
 
-def _character_runs(content: _Bytes, length: int) -> Iterator[tuple[int, int]]:
+def _character_runs(content: _ByteReader, length: int) -> Iterator[tuple[int, int]]:
     """Yield the end and the entry of each run. A run has four bits for the entry, which wrap around after 15."""
     end = previous = rounds = 0
     while end < length:
@@ -149,7 +151,7 @@ def _character_runs(content: _Bytes, length: int) -> Iterator[tuple[int, int]]:
 
 
 def _entries(numbers: bytes) -> list[_Entry]:
-    content = _Bytes(numbers)
+    content = _ByteReader(numbers)
     entries = []
     while content:
         masks = content.next("I")
@@ -162,6 +164,6 @@ def _entries(numbers: bytes) -> list[_Entry]:
         content.skip_fields(masks, 4, _LANGUAGE_4)
         if masks & _SMART_TAGS:
             content.skip(4 * content.next("I"))
-        scheme = _SCHEMES[number] if 0 <= number < len(_SCHEMES) else _USUAL
+        scheme = _SCHEMES[number] if 0 <= number < len(_SCHEMES) else _DEFAULT_SCHEME
         entries.append(_Entry(scheme, start) if is_numbered else _Entry())
     return entries

@@ -9,10 +9,10 @@ from typing import Any
 import xlrd
 from xlrd.biffh import error_text_from_code
 
-from readers.formats.result import Extracted, ReaderError, limited, paged
-from readers.text.number_formats import GENERAL, shown, shown_text
-from readers.text.office_parts import remark
-from readers.text.sheet_rows import SheetRow, SheetText, commented, merged_cell, one_line, reference
+from readers.formats.result import Extracted, ReaderError, limit_characters, paged_result
+from readers.text.number_formats import GENERAL, format_number, format_text
+from readers.text.office_parts import comment_item
+from readers.text.sheet_rows import SheetRow, SheetText, cell_reference, comment_list, merged_cell, one_line
 
 _ENCRYPTED = "encrypted"  # in the message of xlrd
 
@@ -20,7 +20,7 @@ _ENCRYPTED = "encrypted"  # in the message of xlrd
 def read(path: Path, media_type: str) -> Extracted:
     """Return one page for each sheet: its name, its rows, then its comments.
 
-    Raises `encrypted`, and the errors of xlrd for a workbook that it does not understand.
+    Raises `encrypted`, and the errors of xlrd for a workbook that xlrd cannot parse.
     """
     left_out: Counter[str] = Counter()
     try:
@@ -35,8 +35,8 @@ def read(path: Path, media_type: str) -> Extracted:
         if _ENCRYPTED in str(error):
             raise ReaderError("encrypted") from error
         raise
-    pages = ("".join(limited(_sheet(book, number, left_out))) for number in range(book.nsheets))
-    return paged(media_type, pages, left_out=left_out)
+    pages = ("".join(limit_characters(_sheet(book, number, left_out))) for number in range(book.nsheets))
+    return paged_result(media_type, pages, left_out=left_out)
 
 
 def _sheet(book: Any, number: int, left_out: Counter[str]) -> Iterator[str]:
@@ -52,7 +52,7 @@ def _sheet(book: Any, number: int, left_out: Counter[str]) -> Iterator[str]:
             if right > left and bottom > top
         ),
     )
-    yield from text.text(_rows(book, sheet), [commented(list(_comments(sheet)))])
+    yield from text.text(_rows(book, sheet), [comment_list(list(_comments(sheet)))])
     book.unload_sheet(number)
 
 
@@ -66,24 +66,24 @@ def _rows(book: Any, sheet: Any) -> Iterator[SheetRow]:
             column: text
             for column, kind in enumerate(kinds)
             if kind not in (xlrd.XL_CELL_EMPTY, xlrd.XL_CELL_BLANK)
-            and (text := _shown(book, sheet, row, column, kind, values[column]))
+            and (text := _cell_text(book, sheet, row, column, kind, values[column]))
         }
         info = sheet.rowinfo_map.get(row)
         yield SheetRow(row + 1, cells, bool(info and info.hidden))
 
 
-def _shown(book: Any, sheet: Any, row: int, column: int, kind: int, value: Any) -> str:
+def _cell_text(book: Any, sheet: Any, row: int, column: int, kind: int, value: Any) -> str:
     if kind == xlrd.XL_CELL_BOOLEAN:
         return "TRUE" if value else "FALSE"
     if kind == xlrd.XL_CELL_ERROR:
         return str(error_text_from_code.get(value, ""))
-    code = _code(book, sheet.cell_xf_index(row, column))
+    code = _number_format(book, sheet.cell_xf_index(row, column))
     if kind == xlrd.XL_CELL_TEXT:
-        return one_line(shown_text(value, code) if ";" in code or code not in ("@", GENERAL) else value)
-    return one_line(shown(value, code, since_1904=bool(book.datemode)))
+        return one_line(format_text(value, code) if ";" in code or code not in ("@", GENERAL) else value)
+    return one_line(format_number(value, code, since_1904=bool(book.datemode)))
 
 
-def _code(book: Any, style: int) -> str:
+def _number_format(book: Any, style: int) -> str:
     """Return the number format of a style."""
     if not 0 <= style < len(book.xf_list):
         return GENERAL
@@ -97,4 +97,4 @@ def _comments(sheet: Any) -> Iterator[str]:
             author = one_line(note.author or "")
             # Excel repeats the author at the beginning of the text.
             text = text.removeprefix(f"{author}:").strip() if author else text
-            yield remark(text, f"{reference(column, row + 1)} {author}".strip())
+            yield comment_item(text, f"{cell_reference(column, row + 1)} {author}".strip())

@@ -9,16 +9,16 @@ from typing import NamedTuple
 
 import olefile
 
-from readers.formats.result import Extracted, ReaderError, paged
+from readers.formats.result import Extracted, ReaderError, paged_result
 from readers.older.paragraphs import lines
 from readers.text import hidden
 from readers.text.tables import Cell, markdown
 
 _CONTAINER = 0xF  # version of a record that contains others
-_OF_SLIDE = 1009
-_SHOWN = 1017  # how a slide is shown, with flags at this offset
-_SHOWN_FLAGS = 10
-_NOT_SHOWN = 0x04
+_NOTES_ATOM = 1009
+_SLIDE_SHOW_INFO = 1017  # how a slide is shown, with flags at this offset
+_SLIDE_SHOW_FLAGS = 10
+_HIDDEN_FLAG = 0x04
 _LIST = 4080
 _ENTRY = 1011
 _HEADER = 3999
@@ -30,9 +30,9 @@ _STYLE = 4001  # the style of the preceding text
 _NUMBERS = 4012  # the numbering of its paragraphs
 _TAGS = (5000, 5002, 5003)  # records of later versions
 # Nested records on the way to the numbering, outermost first.
-_OF_SHAPE = (0xF011, *_TAGS, _NUMBERS)
-_OF_DOCUMENT = (2000, *_TAGS, 4014)
-_NUMBERS_OF = 4015  # names the outline text to which the numbering belongs
+_SHAPE_NUMBERS_PATH = (0xF011, *_TAGS, _NUMBERS)
+_DOCUMENT_NUMBERS_PATH = (2000, *_TAGS, 4014)
+_NUMBERS_OWNER = 4015  # names the outline text to which the numbering belongs
 _EDIT = 4085
 _DIRECTORY = 6002
 # Records of drawings (MS-ODRAW).
@@ -40,30 +40,30 @@ _GROUP = 0xF003
 _SHAPE = 0xF004
 _SHAPE_KIND = 0xF00A
 _PICTURE = 75  # the instance of the kind of a picture
-_PLACE = 0xF00F
+_CHILD_ANCHOR = 0xF00F
 _MORE_PROPERTIES = 0xF122
 _TABLE = 0x039F  # property of a group that is a table
 _TABLE_TEXT = -1  # our own kind of text, for a table in Markdown
 # Lists, by the record's instance.
-_OF_SLIDES = 0
-_OF_NOTES = 2
+_SLIDE_LIST = 0
+_NOTES_LIST = 2
 # Kinds of text. A subtitle is 5.
 _TITLES = (0, 6)
 _BODIES = (1, 7, 8)
-_REMARKS = 2
+_NOTES_TEXT = 2
 _ENCRYPTED = 0xF3D1C4DF  # token of an encrypted file
-_EDITS = 1_000  # saves of one file that are read
+_MAX_EDITS = 1_000  # saves of one file that are read
 _DEEPEST = 20  # levels of nested records
 
 
 class Record(NamedTuple):
-    """A record of the stream. `holds`: it contains records."""
+    """A record of the stream. `is_container`: it contains records."""
 
     kind: int
     instance: int
     start: int
     end: int
-    holds: bool
+    is_container: bool
 
 
 class SlideText(NamedTuple):
@@ -90,7 +90,7 @@ def read(path: Path, media_type: str) -> Extracted:
             content = file.openstream("PowerPoint Document").read()
         left_out: Counter[str] = Counter()
         slides = Deck(content, newest).slides(left_out)
-        return paged(media_type, slides, without_text="slides", left_out=left_out)
+        return paged_result(media_type, slides, without_text="slides", left_out=left_out)
     except (OSError, struct.error, IndexError, ValueError) as error:  # errors of olefile and of a damaged file
         raise ReaderError("damaged") from error
 
@@ -110,8 +110,8 @@ class Records:
                 yield from self._texts(self._inside(each), numbers, outline)
             elif each.kind == _GROUP and self._is_table(each):
                 yield SlideText(_TABLE_TEXT, self._table(each))
-            elif each.holds and depth < _DEEPEST:
-                own = self._find(each, *_OF_SHAPE) if each.kind == _SHAPE else ()
+            elif each.is_container and depth < _DEEPEST:
+                own = self._find(each, *_SHAPE_NUMBERS_PATH) if each.kind == _SHAPE else ()
                 yield from self.texts(each, outline, depth + 1, next(map(self._bytes, own), b""))
 
     def _texts(
@@ -135,7 +135,7 @@ class Records:
         return texts
 
     def _find(self, record: Record, *kinds: int) -> Iterator[Record]:
-        """Yield the records of the last of these kinds, each nested in a record of the kind before it."""
+        """Yield the records at the end of a path: `kinds` are the kinds of nested records, outermost first."""
         for each in self._inside(record):
             if each.kind == kinds[0]:
                 yield from self._find(each, *kinds[1:]) if kinds[1:] else [each]
@@ -165,8 +165,8 @@ class Records:
     def _cells(self, group: Record) -> Iterator[tuple[int, int, int, int, str]]:
         for shape in self._inside(group):
             parts = {each.kind: each for each in self._inside(shape)} if shape.kind == _SHAPE else {}
-            if _SHAPE_TEXT in parts and _PLACE in parts:
-                left, top, right, bottom = struct.unpack_from("<4i", self._content, parts[_PLACE].start)
+            if _SHAPE_TEXT in parts and _CHILD_ANCHOR in parts:
+                left, top, right, bottom = struct.unpack_from("<4i", self._content, parts[_CHILD_ANCHOR].start)
                 texts = self._texts(self._inside(parts[_SHAPE_TEXT]))
                 yield top, left, bottom, right, " ".join(line for text in texts for line in text.lines())
 
@@ -195,37 +195,37 @@ class Deck(Records):
 
     def slides(self, left_out: Counter[str]) -> Iterator[str]:
         """Yield the text of each slide. Counts pictures and hidden slides."""
-        notes = {each[0]: each for each in self._listed(_OF_NOTES)}
-        remarks: dict[int, list[SlideText]] = {}
+        notes = {each[0]: each for each in self._listed(_NOTES_LIST)}
+        notes_texts: dict[int, list[SlideText]] = {}
         for number, _, _ in notes.values():
             if number in self._places:
                 record = self._record(self._places[number])
-                atom = next((each for each in self._inside(record) if each.kind == _OF_SLIDE), None)
+                atom = next((each for each in self._inside(record) if each.kind == _NOTES_ATOM), None)
                 if atom:
                     (slide,) = struct.unpack_from("<I", self._content, atom.start)
-                    remarks[slide] = [text for text in self.texts(record) if text.kind == _REMARKS]
-        for number, slide, outline in self._listed(_OF_SLIDES):
+                    notes_texts[slide] = [text for text in self.texts(record) if text.kind == _NOTES_TEXT]
+        for number, slide, outline in self._listed(_SLIDE_LIST):
             shown = self._record(self._places[number]) if number in self._places else None
             slide_texts = list(self.texts(shown, outline)) if shown else outline
-            text = _markdown(slide_texts, remarks.get(slide, []))
+            text = _markdown(slide_texts, notes_texts.get(slide, []))
             if shown:
                 left_out["pictures"] += self._pictures(shown)
                 if text and self._is_hidden(shown):
-                    left_out[hidden.COUNT] += 1
+                    left_out[hidden.HIDDEN_KEY] += 1
                     text = f"{hidden.SLIDE}\n\n{text}"
             yield text
 
     def _is_hidden(self, slide: Record) -> bool:
-        shown = next((each for each in self._inside(slide) if each.kind == _SHOWN), None)
-        if shown is None or shown.end - shown.start < _SHOWN_FLAGS + 2:
+        shown = next((each for each in self._inside(slide) if each.kind == _SLIDE_SHOW_INFO), None)
+        if shown is None or shown.end - shown.start < _SLIDE_SHOW_FLAGS + 2:
             return False
-        (flags,) = struct.unpack_from("<H", self._content, shown.start + _SHOWN_FLAGS)
-        return bool(flags & _NOT_SHOWN)
+        (flags,) = struct.unpack_from("<H", self._content, shown.start + _SLIDE_SHOW_FLAGS)
+        return bool(flags & _HIDDEN_FLAG)
 
     def _pictures(self, record: Record, depth: int = 0) -> int:
         count = 0
         for each in self._inside(record):
-            if each.holds and depth < _DEEPEST:
+            if each.is_container and depth < _DEEPEST:
                 count += self._pictures(each, depth + 1)
             else:
                 count += each.kind == _SHAPE_KIND and each.instance == _PICTURE
@@ -249,10 +249,10 @@ class Deck(Records):
 
     def _numbers(self) -> Iterator[tuple[tuple[int, int], bytes]]:
         """Yield the numbering of outline texts, by the slide's id and the index of the text."""
-        for record in self._find(self._document, *_OF_DOCUMENT):
+        for record in self._find(self._document, *_DOCUMENT_NUMBERS_PATH):
             owner = (0, 0)
             for each in self._inside(record):
-                if each.kind == _NUMBERS_OF:
+                if each.kind == _NUMBERS_OWNER:
                     owner = struct.unpack_from("<I", self._content, each.start)[0], each.instance
                 elif each.kind == _NUMBERS:
                     yield owner, self._bytes(each)
@@ -261,7 +261,7 @@ class Deck(Records):
         """Return the offsets of the numbered records as of the last save, and the number of the document."""
         places: dict[int, int] = {}
         document = 0
-        for _ in range(_EDITS):
+        for _ in range(_MAX_EDITS):
             edit = self._record(newest)
             if edit.kind != _EDIT:
                 break
@@ -293,6 +293,6 @@ def _markdown(texts: list[SlideText], notes: list[SlideText]) -> str:
             titles.append("# " + " ".join(" ".join(text_lines).split()))
         else:
             others.append("\n".join(text_lines))
-    remarks = "\n".join(line for text in notes for line in text.lines())
+    notes_texts = "\n".join(line for text in notes for line in text.lines())
     blocks = filter(None, (*titles, *others))
-    return "\n\n".join((*blocks, f"Notes:\n\n{remarks}") if remarks else blocks)
+    return "\n\n".join((*blocks, f"Notes:\n\n{notes_texts}") if notes_texts else blocks)

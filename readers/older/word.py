@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import olefile
 
-from readers.formats.result import MAX_CHARACTERS, Extracted, ReaderError, whole
+from readers.formats.result import MAX_CHARACTERS, Extracted, ReaderError, unpaged_result
 from readers.older.lists import Lists
 from readers.text import hidden
 from readers.text.tables import Cell, markdown
@@ -24,7 +24,7 @@ _LENGTHS = 0x4C  # offset of the lengths of the text's parts
 _CHARACTERS = 0x00FA
 _PROPERTIES = 0x0102
 _PIECES = 0x01A2
-_PAGE = 512  # bytes per page of properties
+_PAGE_BYTES = 512  # bytes per page of properties
 _PARTS = ("", "Footnotes:", "Headers and footers:", "", "Comments:", "Endnotes:", "Text boxes:")
 _HEADINGS = range(1, 10)  # numbers of the styles "heading 1" to "heading 9", in every document
 # Properties of paragraphs.
@@ -50,7 +50,9 @@ _RESULT = "\x14"
 _FIELD_END = "\x15"
 _END = re.compile("[\r\x07\x0c]")
 _PICTURE = re.compile("[\x01\x08]")
-_SIGNS = str.maketrans({"\x0b": "\n", "\x1e": "-", "\xa0": " ", **dict.fromkeys("\x01\x02\x03\x04\x05\x08\x1f", "")})
+_CONTROL_CHARACTERS = str.maketrans(
+    {"\x0b": "\n", "\x1e": "-", "\xa0": " ", **dict.fromkeys("\x01\x02\x03\x04\x05\x08\x1f", "")}
+)
 
 
 def read(path: Path, media_type: str) -> Extracted:
@@ -65,7 +67,7 @@ def read(path: Path, media_type: str) -> Extracted:
                 raise ReaderError("unsupported", "doc")
             table = file.openstream("1Table" if flags & _SECOND_TABLE else "0Table").read()
         text = _DocDocument(document, table)
-        return whole(media_type, text.parts(), left_out=text.left_out)
+        return unpaged_result(media_type, text.parts(), left_out=text.left_out)
     except (OSError, struct.error, IndexError, ValueError) as error:  # errors of olefile and of a damaged file
         raise ReaderError("damaged") from error
 
@@ -84,7 +86,8 @@ class _DocStyle(NamedTuple):
 class _Piece:
     """Characters [start, end) of the text.
 
-    `at`: their first byte in the document. `wide`: two bytes per character. `marks`: what its own properties say.
+    `at`: their first byte in the document. `wide`: two bytes per character. `marks`: bits of `_IS_DELETED` and
+    `_IS_HIDDEN`.
     """
 
     start: int
@@ -104,9 +107,9 @@ class _DocDocument:
     def __init__(self, document: bytes, table: bytes) -> None:
         self._document = document
         self._pieces = list(_pieces(document, table))
-        self._text = "".join(map(self._of_piece, self._pieces))
+        self._text = "".join(map(self._piece_text, self._pieces))
         self.left_out = Counter({"pictures": len(_PICTURE.findall(self._text))})
-        self._marks = self._marked(document, table)
+        self._marks = self._character_marks(document, table)
         self._starts, self._styles = _styles(document, table)
         self._lists = Lists(document, table)
 
@@ -121,14 +124,14 @@ class _DocDocument:
             elif not title:
                 yield body
 
-    def _of_piece(self, piece: _Piece) -> str:
+    def _piece_text(self, piece: _Piece) -> str:
         size = (piece.end - piece.start) * (2 if piece.wide else 1)
         content = self._document[piece.at : piece.at + size]
         text = content.decode("utf-16-le" if piece.wide else "cp1252", "replace")
         return text.ljust(piece.end - piece.start)[: piece.end - piece.start]
 
-    def _marked(self, document: bytes, table: bytes) -> bytearray:
-        """Return for each character whether it is deleted or hidden. Tracked deletions are no part of the text."""
+    def _character_marks(self, document: bytes, table: bytes) -> bytearray:
+        """Return the marks of each character. The text leaves out characters that a tracked change has deleted."""
         marks = bytearray(len(self._text))
         try:
             runs = sorted(_marked_runs(document, table))
@@ -190,13 +193,13 @@ class _DocDocument:
         """Yield each paragraph with its style, and whether it is the last one of a cell."""
         fields: list[bool] = []  # for each open field, whether its result has begun
         shown: list[str] = []
-        vanished: list[str] = []  # hidden characters that are not in `shown` yet
+        hidden_characters: list[str] = []  # hidden characters that are not in `shown` yet
         for position in range(start, min(end, len(self._text))):
             sign = self._text[position]
             mark = self._marks[position]
-            if vanished and (not mark & _IS_HIDDEN or _END.match(sign)):
-                shown.append(self._vanished(vanished))
-                vanished = []
+            if hidden_characters and (not mark & _IS_HIDDEN or _END.match(sign)):
+                shown.append(self._hidden_text(hidden_characters))
+                hidden_characters = []
             if sign == _FIELD:
                 fields.append(False)
             elif sign == _RESULT and fields:
@@ -206,18 +209,18 @@ class _DocDocument:
             elif mark & _IS_DELETED and sign != _CELL:
                 continue
             elif _END.match(sign):
-                yield "".join(shown).translate(_SIGNS).strip(), self._style(position), sign == _CELL
+                yield "".join(shown).translate(_CONTROL_CHARACTERS).strip(), self._style(position), sign == _CELL
                 shown = []
             elif all(fields):
-                (vanished if mark & _IS_HIDDEN else shown).append(sign)
-        shown.append(self._vanished(vanished))
+                (hidden_characters if mark & _IS_HIDDEN else shown).append(sign)
+        shown.append(self._hidden_text(hidden_characters))
         if any(shown):
-            yield "".join(shown).translate(_SIGNS).strip(), _DocStyle(), False
+            yield "".join(shown).translate(_CONTROL_CHARACTERS).strip(), _DocStyle(), False
 
-    def _vanished(self, signs: list[str]) -> str:
+    def _hidden_text(self, signs: list[str]) -> str:
         """Return hidden characters with their mark."""
-        text = "".join(signs).translate(_SIGNS)
-        self.left_out[hidden.COUNT] += bool(text.strip())
+        text = "".join(signs).translate(_CONTROL_CHARACTERS)
+        self.left_out[hidden.HIDDEN_KEY] += bool(text.strip())
         return hidden.hidden_text(text)
 
 
@@ -226,10 +229,10 @@ def _pieces(document: bytes, table: bytes) -> Iterator[_Piece]:
     start, size = struct.unpack_from("<2I", document, _PIECES)
     content = table[start : start + size]
     at = 0
-    of_pieces: list[bytes] = []
+    piece_properties: list[bytes] = []
     while content[at] == 1:  # properties of pieces come before the table
         (length,) = struct.unpack_from("<H", content, at + 1)
-        of_pieces.append(content[at + 3 : at + 3 + length])
+        piece_properties.append(content[at + 3 : at + 3 + length])
         at += 3 + length
     (length,) = struct.unpack_from("<I", content, at + 1)
     count = (length - 4) // 12
@@ -241,19 +244,19 @@ def _pieces(document: bytes, table: bytes) -> Iterator[_Piece]:
         if places[number] < places[number + 1]:
             wide = not place & 0x40000000
             start = place if wide else (place & 0x3FFFFFFF) // 2
-            yield _Piece(places[number], places[number + 1], start, wide, _marks_of_piece(own, of_pieces))
+            yield _Piece(places[number], places[number + 1], start, wide, _piece_marks(own, piece_properties))
 
 
-def _marks_of_piece(own: int, of_pieces: list[bytes]) -> int:
-    """Return the marks that the properties of a piece set: one property in two bytes, or the number of a list."""
+def _piece_marks(own: int, piece_properties: list[bytes]) -> int:
+    """Return the marks that a piece sets. `own`: one property in two bytes, or the number of a list of properties."""
     if own & 1:
-        return _marks(of_pieces[own >> 1]) if own >> 1 < len(of_pieces) else 0
+        return _marks(piece_properties[own >> 1]) if own >> 1 < len(piece_properties) else 0
     name = _SHORT_NAMES.get(own >> 1 & 0x7F, 0)
     return _marks(struct.pack("<HB", name, own >> 8)) if name else 0
 
 
 def _marks(properties: bytes) -> int:
-    """Return whether properties say that characters are deleted or hidden."""
+    """Return the marks that properties set on characters."""
     values = dict(_properties(properties, 0))
     return _IS_DELETED * (values.get(_DELETED, 0) in _SWITCHED_ON) + _IS_HIDDEN * (
         values.get(_VANISH, 0) in _SWITCHED_ON
@@ -265,8 +268,8 @@ def _marked_runs(document: bytes, table: bytes) -> Iterator[tuple[int, int, int]
     start, size = struct.unpack_from("<2I", document, _CHARACTERS)
     count = max(0, (size - 4) // 8)
     for number in struct.unpack_from(f"<{count}I", table, start + 4 * (count + 1)):
-        page = document[(number & 0x3FFFFF) * _PAGE :][:_PAGE]
-        runs = page[-1] if len(page) == _PAGE else 0
+        page = document[(number & 0x3FFFFF) * _PAGE_BYTES :][:_PAGE_BYTES]
+        runs = page[-1] if len(page) == _PAGE_BYTES else 0
         places = struct.unpack_from(f"<{runs + 1}I", page)
         for run in range(runs):
             at = 2 * page[4 * (runs + 1) + run]
@@ -280,8 +283,8 @@ def _styles(document: bytes, table: bytes) -> tuple[list[int], list[_DocStyle]]:
     count = max(0, (size - 4) // 8)
     styled: list[tuple[int, _DocStyle]] = []
     for number in struct.unpack_from(f"<{count}I", table, start + 4 * (count + 1)):
-        page = document[(number & 0x3FFFFF) * _PAGE :][:_PAGE]
-        runs = page[-1] if len(page) == _PAGE else 0
+        page = document[(number & 0x3FFFFF) * _PAGE_BYTES :][:_PAGE_BYTES]
+        runs = page[-1] if len(page) == _PAGE_BYTES else 0
         places = struct.unpack_from(f"<{runs + 1}I", page)
         for run in range(runs):
             at = 2 * page[4 * (runs + 1) + 13 * run]
@@ -302,7 +305,10 @@ def _style(page: bytes, at: int) -> _DocStyle:
 
 
 def _properties(content: bytes, at: int) -> Iterator[tuple[int, int]]:
-    """Yield each property with the first byte of its value, or both of a two-byte value (MS-DOC, section 2.2.5.1)."""
+    """Yield each property with its value (MS-DOC, section 2.2.5.1).
+
+    The value is that of a property of two bytes, else the first byte.
+    """
     while at + 3 <= len(content):
         (name,) = struct.unpack_from("<H", content, at)
         size = _SIZES[name >> 13]

@@ -10,12 +10,12 @@ from collections.abc import Iterable, Sequence
 from itertools import accumulate, pairwise
 from typing import NamedTuple
 
-WHOLE = 10_000  # width and height of a page, in the units of `WordPlace`
+PAGE_SIZE = 10_000  # width and height of a page, in the units of `WordPlace`
 MOST_WORDS = 20_000  # per page
 RECOGNISED = "[Recognised on a picture"  # how the text of a recognised page begins
 _WORD = re.compile(r"\S+")
-_NEXT = 4  # times the height of a word; a word further away is in another column
-_SHARE = 0.5  # of the smaller height; neighbours in a line overlap at least this much
+_MAX_GAP = 4  # times the height of a word; a word that is further away belongs to another column
+_MIN_OVERLAP = 0.5  # of the smaller height; neighbours in a line overlap at least this much
 
 
 class WordPlace(NamedTuple):
@@ -40,10 +40,10 @@ def places_of_passage(places: Sequence[WordPlace], before: str, passage: str) ->
     head = len(words(text.partition("\n\n")[0])) if text.startswith(RECOGNISED) else 0
     inside = bool(before and passage) and not before[-1].isspace() and not passage[0].isspace()
     first = len(words(before)) - inside
-    return lines(places[max(first - head, 0) : max(len(words(text)) - head, 0)])
+    return merge_into_lines(places[max(first - head, 0) : max(len(words(text)) - head, 0)])
 
 
-def lines(places: Iterable[WordPlace]) -> list[WordPlace]:
+def merge_into_lines(places: Iterable[WordPlace]) -> list[WordPlace]:
     """Merge the positions of consecutive words in a line into one position."""
     merged: list[WordPlace] = []
     for place in places:
@@ -59,10 +59,10 @@ def _are_neighbours(one: WordPlace, other: WordPlace) -> bool:
     height = min(one.bottom - one.top, other.bottom - other.top)
     common = min(one.bottom, other.bottom) - max(one.top, other.top)
     between = max(one.left, other.left) - min(one.right, other.right)
-    return height > 0 and common >= _SHARE * height and between <= _NEXT * height
+    return height > 0 and common >= _MIN_OVERLAP * height and between <= _MAX_GAP * height
 
 
-def packed(places: Sequence[WordPlace]) -> bytes:
+def pack_places(places: Sequence[WordPlace]) -> bytes:
     """Return the positions as compressed bytes, column by column.
 
     Stores differences between numbers, which are small and often equal, so they compress well.
@@ -80,8 +80,8 @@ def packed(places: Sequence[WordPlace]) -> bytes:
     return zlib.compress(data[::2] + data[1::2], 9)
 
 
-def unpacked(data: bytes) -> list[WordPlace]:
-    """Return the positions from the bytes of `packed`."""
+def unpack_places(data: bytes) -> list[WordPlace]:
+    """Return the positions from the bytes of `pack_places`."""
     halves = zlib.decompress(data)
     half = len(halves) // 2
     joined = bytes(byte for pair in zip(halves[:half], halves[half:], strict=True) for byte in pair)

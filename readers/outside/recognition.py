@@ -11,14 +11,14 @@ from functools import lru_cache
 from itertools import groupby
 from pathlib import Path
 
-from readers.formats.result import cleaned
+from readers.formats.result import clean_text
 from readers.outside import places, programs
-from readers.outside.places import WHOLE, WordPlace
+from readers.outside.places import PAGE_SIZE, WordPlace
 
 MOST_PAGES = 200  # per file
 _MOST_LANGUAGES = 4  # each language makes recognition slower
 _ORIENTATION_DATA = "osd"  # the data with which Tesseract detects a rotated page
-_NO_LANGUAGES = (_ORIENTATION_DATA, "equ")  # listed as languages, but are none
+_NOT_LANGUAGES = (_ORIENTATION_DATA, "equ")  # Tesseract lists these data files as languages
 # The values of `level` in Tesseract's table.
 _PAGE = "1"
 _WORD = "5"
@@ -52,11 +52,13 @@ def available() -> bool:
 
 def languages() -> tuple[str, ...]:
     """Return the installed languages. Without Tesseract there are none."""
-    return tuple(name for name in _installed(programs.find("tesseract")) if name not in _NO_LANGUAGES)[:_MOST_LANGUAGES]
+    return tuple(name for name in _list_languages(programs.find("tesseract")) if name not in _NOT_LANGUAGES)[
+        :_MOST_LANGUAGES
+    ]
 
 
 @lru_cache(maxsize=1)
-def _installed(program: str) -> tuple[str, ...]:
+def _list_languages(program: str) -> tuple[str, ...]:
     if not program:
         return ()
     listing = subprocess.run([program, "--list-langs"], capture_output=True, text=True, timeout=_LISTING_SECONDS)
@@ -73,11 +75,11 @@ def recognise(picture: bytes, turned: Callable[[], bytes] | None = None) -> Reco
     if turned is None or not 0 < upright.confidence < CERTAIN_CONFIDENCE:
         return upright
     other = _run_tesseract(turned())
-    return replace(other, places=list(map(_turned, other.places))) if other.weight > upright.weight else upright
+    return replace(other, places=list(map(_turn_place, other.places))) if other.weight > upright.weight else upright
 
 
-def _turned(place: WordPlace) -> WordPlace:
-    left, top, right, bottom = (WHOLE - edge for edge in place)
+def _turn_place(place: WordPlace) -> WordPlace:
+    left, top, right, bottom = (PAGE_SIZE - edge for edge in place)
     return WordPlace(right, bottom, left, top)
 
 
@@ -86,12 +88,12 @@ def _run_tesseract(picture: bytes) -> Recognised:
         folder = Path(name)
         (folder / "page.png").write_bytes(picture)
         program = programs.find("tesseract")
-        detection = ("--psm", "1") if _ORIENTATION_DATA in _installed(program) else ()
+        detection = ("--psm", "1") if _ORIENTATION_DATA in _list_languages(program) else ()
         table = programs.run(folder, program, "page.png", "-", "-l", "+".join(languages()), *detection, "tsv")
-    return read(table.decode("utf-8", "replace"))
+    return parse_table(table.decode("utf-8", "replace"))
 
 
-def read(table: str) -> Recognised:
+def parse_table(table: str) -> Recognised:
     """Read Tesseract's table, which has a row for each word, with its block, paragraph and line.
 
     The places of words refer to the original picture, even if Tesseract has rotated it.
@@ -103,7 +105,7 @@ def read(table: str) -> Recognised:
     paragraphs: dict[tuple[str, str], list[list[_Row]]] = defaultdict(list)
     for (block, paragraph, _), line in groupby(certain, key=_line_of):
         paragraphs[block, paragraph].append(list(line))
-    text = "\n\n".join("\n".join(map(_written, lines)) for lines in paragraphs.values())
+    text = "\n\n".join("\n".join(map(_join_words, lines)) for lines in paragraphs.values())
     word_places = [
         _place(row, page) for lines in paragraphs.values() for line in lines for row in line for _ in _words(row)
     ]
@@ -116,10 +118,10 @@ def _line_of(row: _Row) -> tuple[str, str, str]:
 
 def _words(row: _Row) -> list[str]:
     """Return the words of a row. Usually there is one."""
-    return places.words(cleaned(row.get("text") or ""))
+    return places.words(clean_text(row.get("text") or ""))
 
 
-def _written(line: Iterable[_Row]) -> str:
+def _join_words(line: Iterable[_Row]) -> str:
     return " ".join(word for row in line for word in _words(row))
 
 
@@ -127,4 +129,4 @@ def _place(row: _Row, page: _Row) -> WordPlace:
     left, top, width, height = (int(row[name]) for name in ("left", "top", "width", "height"))
     across, down = (max(int(page.get(name, 0)), 1) for name in ("width", "height"))
     edges = ((left, across), (top, down), (left + width, across), (top + height, down))
-    return WordPlace(*(min(max(round(at * WHOLE / size), 0), WHOLE) for at, size in edges))
+    return WordPlace(*(min(max(round(at * PAGE_SIZE / size), 0), PAGE_SIZE) for at, size in edges))

@@ -17,10 +17,10 @@ _BOLD_NAME = re.compile(rb"bold|black|heavy|(?:CM|SF)BX|medium|-Medi", re.I)
 _LONGEST_NAME = 80  # bytes of a font's name
 _LONGEST_HEADING = 500  # characters
 _VOWELS = frozenset("aeiouy")
-_LETTERS = 0.6  # least share of letters and digits among the characters
-_SHARE_OF_VOWELS = 0.2  # least share of vowels among Latin letters
-_FEW = 5  # Latin letters; fewer need no vowels
-_BREAK = "\r\n"
+_MIN_LETTER_SHARE = 0.6  # least share of letters and digits among the characters
+_MIN_VOWEL_SHARE = 0.2  # least share of vowels among Latin letters
+_FEW_LATIN_LETTERS = 5  # Latin letters; fewer need no vowels
+_LINE_ENDS = "\r\n"
 _MOST_BOXES = 5_000  # boxes on one page
 
 
@@ -33,24 +33,24 @@ def lines(content: pypdfium2.PdfTextPage) -> tuple[list[PageLine], bool]:
     start = 0
     unmapped = 0
     words = 0
-    for line in text.split(_BREAK):
+    for line in text.split(_LINE_ENDS):
         shown = line.strip() if measured else ""
         first = start + len(line) - len(line.lstrip())
         # The first, last and middle letter: a line that is only partly bold is no heading.
-        letters = _letters(shown) if len(line) < _LONGEST_HEADING else set()
+        letters = _sample_positions(shown) if len(line) < _LONGEST_HEADING else set()
         thirds = _indexes(content, {first + at for at in letters})
         ends = _indexes(content, {first, first + len(shown) - 1} if shown else ())
         boxes = {index: _box(content, index) for index in (*thirds, *ends)}
         size = min((boxes[index].top - boxes[index].bottom for index in thirds), default=0.0)
         bold = bool(thirds) and all(_is_bold(content, index) for index in thirds)
-        read.append(PageLine(line, size, bold, _around([boxes[index] for index in ends])))
+        read.append(PageLine(line, size, bold, _bounding_box([boxes[index] for index in ends])))
         words += bool(ends)
         unmapped += any(raw.FPDFText_HasUnicodeMapError(content, index) == 1 for index in ends)
-        start += len(line) + len(_BREAK)
-    return read, unmapped * 2 > words and not _plausible(text)
+        start += len(line) + len(_LINE_ENDS)
+    return read, unmapped * 2 > words and not _is_plausible(text)
 
 
-def _letters(text: str) -> set[int]:
+def _sample_positions(text: str) -> set[int]:
     """Return the places of the first, last and middle letter or digit; none without letters."""
     middle = len(text) // 2
     orders = (range(len(text)), range(len(text) - 1, -1, -1), range(middle, len(text)))
@@ -58,7 +58,7 @@ def _letters(text: str) -> set[int]:
     return {at for at in places if at >= 0}
 
 
-def _plausible(text: str) -> bool:
+def _is_plausible(text: str) -> bool:
     """Return whether the text may be in a language: most characters are letters or digits, and there are vowels.
 
     Many fonts without a map use the standard character codes, so that the text is right.
@@ -67,7 +67,9 @@ def _plausible(text: str) -> bool:
     word_characters = sum(map(str.isalnum, signs)) + sum(map(bool, map(unicodedata.combining, signs)))
     latin = [sign for sign in signs if "a" <= sign <= "z"]
     vowels = sum(map(_VOWELS.__contains__, latin))
-    return word_characters >= _LETTERS * len(signs) and (len(latin) < _FEW or vowels >= _SHARE_OF_VOWELS * len(latin))
+    return word_characters >= _MIN_LETTER_SHARE * len(signs) and (
+        len(latin) < _FEW_LATIN_LETTERS or vowels >= _MIN_VOWEL_SHARE * len(latin)
+    )
 
 
 def glyphs(content: pypdfium2.PdfTextPage, on_page: Sequence[PageLine], numbers: Iterable[int]) -> Iterator[Glyph]:
@@ -76,7 +78,7 @@ def glyphs(content: pypdfium2.PdfTextPage, on_page: Sequence[PageLine], numbers:
     start = 0
     for line in on_page:
         starts.append(start)
-        start += len(line.text) + len(_BREAK)
+        start += len(line.text) + len(_LINE_ENDS)
     for number in numbers:
         box = on_page[number].box
         for at, sign in enumerate(on_page[number].text):
@@ -116,7 +118,7 @@ def _box(content: Any, index: int) -> Box:
     return Box(box.left, bottom, box.right, top) if bottom <= top else Box(box.left, top, box.right, bottom)
 
 
-def _around(parts: Sequence[Box]) -> Box | None:
+def _bounding_box(parts: Sequence[Box]) -> Box | None:
     if not parts:
         return None
     left, bottom, right, top = zip(*parts, strict=True)

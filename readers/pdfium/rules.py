@@ -12,11 +12,11 @@ from readers.text.grids import Box, Rule
 
 Point = tuple[float, float]
 
-_THIN = 3.0  # points; a shape of at most this height or width is a line
+_MAX_LINE_WIDTH = 3.0  # points; a shape of at most this height or width is a line
 _LINE_TOLERANCE = 0.5  # points by which a straight line may deviate
 _MOST_OBJECTS = 4_000  # objects on a page; a page with more is a drawing
 _MOST_SEGMENTS = 400  # segments in one path
-_COVERED = 0.7  # share of the page's area
+_SCAN_SHARE = 0.7  # share of the page's area
 
 
 def rules(page: pypdfium2.PdfPage) -> tuple[list[Rule], list[Rule]]:
@@ -43,7 +43,7 @@ def is_scan(page: pypdfium2.PdfPage) -> bool:
         item = raw.FPDFPage_GetObject(page, number)
         if raw.FPDFPageObj_GetType(item) == raw.FPDF_PAGEOBJ_IMAGE:
             box = _bounds(item)
-            if (box.right - box.left) * (box.top - box.bottom) >= _COVERED * width * height:
+            if (box.right - box.left) * (box.top - box.bottom) >= _SCAN_SHARE * width * height:
                 return True
     return False
 
@@ -51,9 +51,9 @@ def is_scan(page: pypdfium2.PdfPage) -> bool:
 def _strokes(path: Any) -> Iterator[tuple[Point, Point]]:
     box = _bounds(path)
     (center_x, center_y) = box.middle
-    if box.top - box.bottom <= _THIN:
+    if box.top - box.bottom <= _MAX_LINE_WIDTH:
         yield (box.left, center_y), (box.right, center_y)
-    elif box.right - box.left <= _THIN:
+    elif box.right - box.left <= _MAX_LINE_WIDTH:
         yield (center_x, box.bottom), (center_x, box.top)
     else:
         yield from _segments(path, min(raw.FPDFPath_CountSegments(path), _MOST_SEGMENTS))

@@ -100,16 +100,16 @@ def test_a_locked_attachment_does_not_lock_its_letter(read: Read) -> None:
 @pytest.mark.parametrize(
     ("content", "code", "words"),
     [
-        (samples.word([]), "wordless", "There is no text in it"),
+        (samples.word([]), "wordless", "It has no text"),
         (samples.word_of("<w:p><w:r><w:drawing><a:blip xmlns:a='a'/></w:drawing></w:r></w:p>"), "no_text", "pictures"),
         (samples.open_document("text", "<office:text><text:p/></office:text>"), "wordless", "no pictures"),
         (samples.archive({}), "empty", "nothing in it"),
         (samples.with_member(samples.word(["x"]), "word/document.xml", samples.LAUGHS), "entities", "XML defines"),
         (office_97.compound({"EncryptedPackage": b"x"}), "encrypted", "password"),
         (office_97.compound({"VisioDocument": b"x"}), "unsupported", "Visio"),
-        (office_97.compound({"PP40": b"x"}), "unsupported", "older than PowerPoint 97"),
+        (office_97.compound({"PP40": b"x"}), "unsupported", "before PowerPoint 97"),
         (office_97.compound({"Contents": b"x"}), "unsupported", "cannot be read"),
-        (b"\xdb\xa5\x2d\x00" + bytes(600), "unsupported", "older than Word 97"),
+        (b"\xdb\xa5\x2d\x00" + bytes(600), "unsupported", "before Word 97"),
     ],
 )
 def test_each_refusal_is_true(read: Read, content: bytes, code: str, words: str) -> None:

@@ -3,7 +3,7 @@
 import pytest
 
 from readers.tests.reading import Read, read, refusal
-from readers.text.encodings import decoded, detected, is_text
+from readers.text.encodings import decode, detect_encoding, is_text
 
 __all__ = ["read"]
 
@@ -37,28 +37,28 @@ TEXTS = {
 
 @pytest.mark.parametrize(("encoding", "text"), [(name, text) for name, texts in TEXTS.items() for text in texts])
 def test_a_text_in_a_code_page_is_told_by_its_language(encoding: str, text: str) -> None:
-    assert decoded(text.encode(encoding))[0] == text
+    assert decode(text.encode(encoding))[0] == text
 
 
 @pytest.mark.parametrize("encoding", ["utf-8-sig", "utf-16", "utf-32", "utf-16-le", "utf-16-be"])
 def test_unicode_is_told_with_and_without_its_mark(encoding: str) -> None:
     data = "Grüße aus Köln, viel Spaß!\n".encode(encoding)
     assert is_text(data)
-    assert decoded(data)[0] == "Grüße aus Köln, viel Spaß!\n"
+    assert decode(data)[0] == "Grüße aus Köln, viel Spaß!\n"
 
 
 def test_one_damaged_character_does_not_turn_utf8_into_something_else() -> None:
     data = ("Grüße aus Köln. " * 30).encode() + b"\xff."
-    assert detected(data) == "utf-8"
+    assert detect_encoding(data) == "utf-8"
 
 
 def test_html_and_xml_say_what_they_are_in() -> None:
     text = '<?xml version="1.0" encoding="ISO-8859-2"?><p>Źle, ą i š</p>'
-    assert decoded(text.encode("iso8859_2")) == (text, "iso8859_2")
-    assert detected('<meta charset="iso-8859-1"><p>café</p>'.encode("cp1252")) == "cp1252"
+    assert decode(text.encode("iso8859_2")) == (text, "iso8859_2")
+    assert detect_encoding('<meta charset="iso-8859-1"><p>café</p>'.encode("cp1252")) == "cp1252"
     text = '<meta charset="shift_jis"><p>① 日本</p>'
-    assert decoded(text.encode("cp932")) == (text, "cp932")
-    assert detected(b'<meta charset="no-such-thing"><p>caf\xe9 au lait, \xe7a va</p>') == "cp1252"
+    assert decode(text.encode("cp932")) == (text, "cp932")
+    assert detect_encoding(b'<meta charset="no-such-thing"><p>caf\xe9 au lait, \xe7a va</p>') == "cp1252"
 
 
 def test_a_few_control_characters_are_pasted_and_many_are_no_text(read: Read) -> None:

@@ -17,7 +17,7 @@ from readers import process
 from readers.__main__ import MEMORY
 from readers.confinement import OOM_SCORE
 from readers.formats.result import ReaderError
-from readers.process import ROOT, extract, layers_that_hold
+from readers.process import ROOT, active_layers, extract
 from readers.tests import office_97, samples
 from readers.tests.reading import Read, pages, read, refusal
 
@@ -176,7 +176,7 @@ COMPOUND = bytes.fromhex("d0cf11e0a1b11ae1") + bytes(504)
         (office_97.compound({"Contents": b"x"}), "Files of this kind cannot be read"),
         (b"\x1f\x8b\x08" + bytes(90), "This is an archive of files"),
         (samples.archive({"Index/Document.iwa": "x"}), "This is a document of Pages"),
-        (b"\0\0\0\x18ftypheic" + bytes(90), "This is a picture of a phone"),
+        (b"\0\0\0\x18ftypheic" + bytes(90), "This is a phone picture"),
         (b"ID3\x03" + bytes(90), "This is a sound recording"),
         (b"\0\0\0\x18ftypisom" + bytes(90), "This is a video"),
         (b"\x7fELF" + bytes(90), "This is a program"),
@@ -307,7 +307,7 @@ def unprivileged() -> list[int]:
 
 
 @pytest.mark.process
-@pytest.mark.skipif(not layers_that_hold(), reason="this kernel has no layer of confinement")
+@pytest.mark.skipif(not active_layers(), reason="this kernel has no layer of confinement")
 @pytest.mark.parametrize("uid", unprivileged())
 def test_a_reader_under_attack_reaches_only_its_file(uid: int) -> None:
     with tempfile.TemporaryDirectory() as name:  # one that others can enter: pytest's own are private
@@ -322,7 +322,7 @@ def test_a_reader_under_attack_reaches_only_its_file(uid: int) -> None:
         finished = subprocess.run(
             [sys.executable, "-c", code, upload, secret, str(uid)], cwd=ROOT, capture_output=True, text=True
         )
-        assert (finished.stdout, finished.stderr) == (" ".join(layers_that_hold()) + "\n", "")
+        assert (finished.stdout, finished.stderr) == (" ".join(active_layers()) + "\n", "")
         assert sorted(path.name for path in place.iterdir()) == ["secret_key", "upload"]
 
 
@@ -338,4 +338,4 @@ def test_what_reads_an_upload_is_confined_before_it_opens_it(tmp_path: Path) -> 
         status = Path(f"/proc/{reader.pid}/status").read_text()
         reader.kill()
     assert "NoNewPrivs:\t1" in status
-    assert ("Seccomp:\t2" in status) == ("seccomp" in layers_that_hold())
+    assert ("Seccomp:\t2" in status) == ("seccomp" in active_layers())

@@ -1,8 +1,8 @@
 """Tables of a page whose cells have shading, several lines, or words from right to left; and the order of its lines."""
 
-from readers.text.grids import Box, Glyph, Grid, Rule, from_the_right, mirrored, ruled
+from readers.text.grids import Box, Glyph, Grid, Rule, is_right_to_left, mirror_segments, ruled
 from readers.text.headings import PageLine
-from readers.text.reading_order import in_gaps
+from readers.text.reading_order import move_into_gaps
 
 HEIGHT = 10.0
 
@@ -11,9 +11,9 @@ def glyphs(*words: tuple[str, float, float]) -> list[Glyph]:
     """Return the glyphs of words at (left, bottom), 5 points each, in the order of the text."""
     signs_on_page: list[Glyph] = []
     for number, (word, left, bottom) in enumerate(words):
-        signs = word[::-1] if from_the_right(word) else word  # drawn from the left
+        signs = word[::-1] if is_right_to_left(word) else word  # drawn from the left
         boxes = {at: Box(left + 5 * at, bottom, left + 5 * at + 5, bottom + HEIGHT) for at in range(len(signs))}
-        order = range(len(word) - 1, -1, -1) if from_the_right(word) else range(len(word))
+        order = range(len(word) - 1, -1, -1) if is_right_to_left(word) else range(len(word))
         signs_on_page += [Glyph(sign, boxes[at], number) for sign, at in zip(word, order, strict=True)]
     return signs_on_page
 
@@ -39,9 +39,9 @@ def test_a_table_from_right_to_left_has_its_rows_in_the_order_of_its_head() -> N
 
 
 def test_a_line_of_numbers_on_such_a_page_is_read_from_the_right() -> None:
-    assert mirrored(glyphs(("2014", 10, 5), ("2013", 60, 5))) == "2013 2014"
-    assert mirrored(glyphs(("2014", 10, 5))) == ""
-    assert from_the_right("סך הכל USD 1.9") and not from_the_right("Total 1.9 סך") and not from_the_right("1.9")
+    assert mirror_segments(glyphs(("2014", 10, 5), ("2013", 60, 5))) == "2013 2014"
+    assert mirror_segments(glyphs(("2014", 10, 5))) == ""
+    assert is_right_to_left("סך הכל USD 1.9") and not is_right_to_left("Total 1.9 סך") and not is_right_to_left("1.9")
 
 
 def test_the_shading_of_cells_makes_no_columns_of_its_own() -> None:
@@ -94,8 +94,8 @@ def line(text: str, left: float, bottom: float, width: float = 100) -> PageLine:
 def test_rows_that_are_drawn_after_the_notes_come_to_their_place() -> None:
     drawn = [line("Actual", 10, 200, 30), line("Projected", 10, 100, 30), line("Source", 10, 50)]
     rows = [line(f"200{number}", 10, 180 - 20 * number) for number in range(3)]
-    assert [each.text for each in in_gaps([*drawn, *rows])] == [
+    assert [each.text for each in move_into_gaps([*drawn, *rows])] == [
         *("Actual", "2000", "2001", "2002", "Projected", "Source"),
     ]
     column = [line(f"right {number}", 300, 180 - 20 * number) for number in range(3)]
-    assert [each.text for each in in_gaps([*drawn, *column])][:3] == ["Actual", "Projected", "Source"]
+    assert [each.text for each in move_into_gaps([*drawn, *column])][:3] == ["Actual", "Projected", "Source"]

@@ -15,7 +15,7 @@ import pytest
 from readers.formats.result import ReaderError
 from readers.nested import dispatch, memory
 from readers.nested.closed import closed_names, closed_notice, with_opened
-from readers.nested.outlook import unpacked
+from readers.nested.outlook import decompress_rtf
 from readers.older.slides import Record, Records
 from readers.tests import samples
 from readers.tests.reading import Read, pages, read, refusal
@@ -117,7 +117,7 @@ def test_a_password_opens_what_is_protected_in_an_archive_and_the_rest_is_named(
     assert (closed_names(extracted), extracted.left_out) == (["a.docx", "c.xlsx"], {})
     assert (
         str(closed_notice(extracted))
-        == "Files in it that a password still closes: a.docx, c.xlsx. Enter the password on its page."
+        == "Files in it that still need a password: a.docx, c.xlsx. Enter the password on its page."
     )
     opened = read(secrets(), password="tëst 1")
     first, second, third = pages(opened)
@@ -173,8 +173,8 @@ def test_a_password_opens_what_is_attached_to_a_letter(read: Read) -> None:
 
 def test_of_more_protected_files_than_are_tried_the_others_stay_closed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tempfile, "TemporaryFile", tempfile.TemporaryFile)  # which a confined reader replaces
-    monkeypatch.setattr(dispatch, "_KEYS_OF_A_FILE", dispatch.MOST_KEYS)
-    with memory.opened(secrets(inner=True)) as path:
+    monkeypatch.setattr(dispatch, "_KEYS_PER_FILE", dispatch.MOST_KEYS)
+    with memory.as_file(secrets(inner=True)) as path:
         extracted = dispatch.read(path, "all.zip", password="tëst 1")
     assert closed_names(extracted) == ["c.xlsx", "e.docx", "a.txt"]
     assert "and so are too many files with it. Upload it separately.]" in extracted.text
@@ -244,9 +244,9 @@ def test_a_packed_body_of_outlook_is_unpacked() -> None:
     packed = bytes.fromhex(
         "2d0000002b0000004c5a4675f1c5c7a703000a007263706731323542320af32068656c090020627705b06c647d0a800fa0"
     )
-    assert unpacked(packed) == b"{\\rtf1\\ansi\\ansicpg1252\\pard hello world}\r\n"
-    assert unpacked(packed[:12] + b"\0\0\0\0" + b"\xff\xff\xff") == b""
-    assert unpacked(struct.pack("<4I", 30, 4, 0x414C454D, 0) + b"{\\rtf1}") == b"{\\rtf1}"
+    assert decompress_rtf(packed) == b"{\\rtf1\\ansi\\ansicpg1252\\pard hello world}\r\n"
+    assert decompress_rtf(packed[:12] + b"\0\0\0\0" + b"\xff\xff\xff") == b""
+    assert decompress_rtf(struct.pack("<4I", 30, 4, 0x414C454D, 0) + b"{\\rtf1}") == b"{\\rtf1}"
 
 
 def older(name: str) -> bytes:

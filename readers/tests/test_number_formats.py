@@ -2,7 +2,7 @@
 
 import pytest
 
-from readers.text.number_formats import BUILT_IN, shown, shown_text
+from readers.text.number_formats import BUILT_IN, format_number, format_text
 
 
 @pytest.mark.parametrize(
@@ -49,19 +49,19 @@ from readers.text.number_formats import BUILT_IN, shown, shown_text
     ],
 )
 def test_a_number_is_shown_as_its_format_says(value: float | str, code: str, text: str) -> None:
-    assert shown(value, code) == text
+    assert format_number(value, code) == text
 
 
 def test_a_workbook_may_count_days_from_1904() -> None:
-    assert shown(44_885, "yyyy-mm-dd", since_1904=True) == "2026-11-21"
+    assert format_number(44_885, "yyyy-mm-dd", since_1904=True) == "2026-11-21"
 
 
 def test_a_text_is_shown_as_the_last_section_says() -> None:
-    assert shown_text("Ada", '0;0;0;"Dr. "@') == "Dr. Ada"
-    assert shown_text("Ada", "0.00") == "Ada"
-    assert shown_text("Ada", ";;;") == "[Hidden text: Ada]"
+    assert format_text("Ada", '0;0;0;"Dr. "@') == "Dr. Ada"
+    assert format_text("Ada", "0.00") == "Ada"
+    assert format_text("Ada", ";;;") == "[Hidden text: Ada]"
 
 
 @pytest.mark.parametrize("part", ["[", "0,", '"', ";", "?/", "h", "0.", "[h]"])
 def test_no_format_fails(part: str) -> None:
-    assert isinstance(shown(-1234.5678, 5_000 * part), str)
+    assert isinstance(format_number(-1234.5678, 5_000 * part), str)

@@ -4,7 +4,7 @@ import pytest
 
 from readers.tests import samples
 from readers.tests.reading import Read, pages, read, refusal
-from readers.text.rtf import text_of
+from readers.text.rtf import rtf_to_markdown
 
 __all__ = ["read"]
 
@@ -92,7 +92,7 @@ HEAD = r"\ansi\ansicpg1252\uc1{\fonttbl{\f0\fcharset0 A;}{\f1\fcharset204 B;}{\f
 
 
 def rich(body: str) -> str:
-    return "".join(text_of(f"{{\\rtf1{HEAD}\\f0 {body}}}".encode("latin-1")))
+    return "".join(rtf_to_markdown(f"{{\\rtf1{HEAD}\\f0 {body}}}".encode("latin-1")))
 
 
 @pytest.mark.parametrize(

@@ -41,7 +41,7 @@ def test_of_several_places_the_nearest_is_marked(before: int, start: int) -> Non
 def page(tmp_path: Path, content: bytes, passage: str) -> Image.Image:
     path = tmp_path / "blob"
     path.write_bytes(content)
-    return Image.open(io.BytesIO(process.shown_page(path, 0, passage))).convert("RGB")
+    return Image.open(io.BytesIO(process.draw_marked_page(path, 0, passage))).convert("RGB")
 
 
 def marked(picture: Image.Image) -> tuple[int, int, int, int] | None:

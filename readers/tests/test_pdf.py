@@ -5,8 +5,8 @@ import pytest
 from readers.tests import samples
 from readers.tests.reading import Read, pages, read
 from readers.text.grids import Box, Glyph, Rule, aligned, ruled
-from readers.text.headings import PageLine, key, marked
-from readers.text.words import DIVIDED, joined
+from readers.text.headings import PageLine, mark_headings, title_key
+from readers.text.words import DIVIDED, join_divided_words
 
 __all__ = ["read"]
 
@@ -43,7 +43,7 @@ def test_a_word_that_a_lines_end_divides_is_one_word(read: Read) -> None:
     ],
 )
 def test_divided_words_are_told_from_hyphens_by_the_rest_of_the_document(text: str, expected: str) -> None:
-    assert joined([text.replace("~", DIVIDED)]) == [expected]
+    assert join_divided_words([text.replace("~", DIVIDED)]) == [expected]
 
 
 @pytest.mark.parametrize(
@@ -64,11 +64,11 @@ def test_divided_words_are_told_from_hyphens_by_the_rest_of_the_document(text: s
     ],
 )
 def test_the_language_tells_how_likely_a_hyphen_is(text: str, around: str, expected: str) -> None:
-    assert joined([text.replace("~", DIVIDED), around])[0] == expected
+    assert join_divided_words([text.replace("~", DIVIDED), around])[0] == expected
 
 
 def test_the_rest_of_the_document_is_all_of_its_pages() -> None:
-    assert joined([f"well{DIVIDED}known", "it is well-known"]) == ["well-known", "it is well-known"]
+    assert join_divided_words([f"well{DIVIDED}known", "it is well-known"]) == ["well-known", "it is well-known"]
 
 
 def test_what_is_filled_in_and_what_is_written_on_a_page_is_read(read: Read) -> None:
@@ -106,16 +106,18 @@ def test_headings_are_told_by_outline_size_and_weight() -> None:
             text,
         ),
     )
-    headings = [line for line in next(marked([page], {key("Known"): 2})).split("\n") if line.startswith("#")]
+    headings = [
+        line for line in next(mark_headings([page], {title_key("Known"): 2})).split("\n") if line.startswith("#")
+    ]
     assert headings == ["# The book", "## 1 Ducks", "### Mallards", "## known"]
 
 
 def test_a_cover_and_a_page_without_sizes_have_no_headings() -> None:
     body = lines(*[("words of the text " * 5, 10.0, False)] * 20)
     cover = lines(("Great", 30.0, True), ("Words", 30.0, True), ("small", 10.0, False))
-    assert list(marked([body, cover], {}))[1] == "Great\nWords\nsmall"
-    assert list(marked([lines(("a", 0, False))], {})) == ["a"]
-    assert list(marked([], {})) == []
+    assert list(mark_headings([body, cover], {}))[1] == "Great\nWords\nsmall"
+    assert list(mark_headings([lines(("a", 0, False))], {})) == ["a"]
+    assert list(mark_headings([], {})) == []
 
 
 def ruled_page(rows: int, columns: int) -> tuple[list[Rule], list[Rule]]:

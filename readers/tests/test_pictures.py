@@ -46,12 +46,12 @@ def test_every_way_to_write_colours_is_shown(
 
 
 def test_a_photo_is_turned_as_it_was_held_and_made_smaller(read: Read) -> None:
-    photo = Image.effect_noise((images.SHOWN_EDGE + 904, 500), 90).convert("RGB")
+    photo = Image.effect_noise((images.MAX_EDGE + 904, 500), 90).convert("RGB")
     exif = Image.Exif()
     exif[0x0112] = 6  # held upright
     extracted = read(saved(photo, "TIFF", exif=exif))
-    assert (extracted.width, extracted.height, picture(extracted).format) == (410, images.SHOWN_EDGE, "JPEG")
-    assert str(extracted.notes[1]) == "It is shown with its longer edge at 4096 pixels."
+    assert (extracted.width, extracted.height, picture(extracted).format) == (410, images.MAX_EDGE, "JPEG")
+    assert str(extracted.notes[1]) == "It is shown smaller: its longer edge has 4096 pixels."
 
 
 def test_what_is_damaged_or_huge_is_refused(read: Read) -> None:
@@ -95,5 +95,5 @@ def test_a_photo_of_a_phone_is_opened_where_the_machine_can(on_the_machine: Path
         "JPEG",
     )
     assert list(map(str, extracted.notes)) == [
-        "Models and browsers do not take pictures of this kind, so they are shown it as JPEG or PNG."
+        "Models and browsers cannot show pictures of this kind, so they get it as JPEG or PNG."
     ]

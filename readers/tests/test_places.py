@@ -75,23 +75,23 @@ def test_a_passage_has_the_places_of_its_words(passage: str, expected: list[Word
 
 
 def test_words_that_are_written_from_the_right_make_a_line_too() -> None:
-    assert places.lines([RISES, LAKE, THE, SPRING, IN]) == [around(THE, LAKE, RISES), around(IN, SPRING)]
+    assert places.merge_into_lines([RISES, LAKE, THE, SPRING, IN]) == [around(THE, LAKE, RISES), around(IN, SPRING)]
 
 
 @pytest.mark.parametrize("stored", [ALL, [], [WordPlace(0, 0, 10_000, 10_000), WordPlace(9_999, 0, 9_999, 0)]])
 def test_places_are_kept_in_few_bytes(stored: Sequence[WordPlace]) -> None:
-    assert places.unpacked(places.packed(stored)) == list(stored)
+    assert places.unpack_places(places.pack_places(stored)) == list(stored)
     many = [
         WordPlace(x, y, x + 700 + x % 97, y + 130 + x % 3)
         for y in range(500, 9_500, 200)
         for x in range(800, 9_000, 900)
     ]
-    assert len(places.packed(many)) < 4 * len(many)
+    assert len(places.pack_places(many)) < 4 * len(many)
 
 
 @pytest.mark.parametrize("specks", [False, True])
 def test_each_word_of_the_text_has_its_place(specks: bool) -> None:
-    read = recognition.read(table(specks=specks))
+    read = recognition.parse_table(table(specks=specks))
     assert (read.text, list(read.places)) == (TEXT, ALL)
     assert len(places.words(read.text)) == len(read.places)
 
@@ -100,8 +100,8 @@ def shown(extracted: Extracted, path: Path, number: int, passage: str) -> tuple[
     """Return the marked box of a passage, in hundredths of the page."""
     start, end = extracted.spans[number]
     before, _, _ = extracted.text[start:end].partition(passage)
-    where = places.places_of_passage(places.unpacked(extracted.places[number]), before, passage)
-    drawn = process.shown_page(path, number, places=where)
+    where = places.places_of_passage(places.unpack_places(extracted.places[number]), before, passage)
+    drawn = process.draw_marked_page(path, number, places=where)
     return marked(Image.open(io.BytesIO(drawn)).convert("RGB"))
 
 
@@ -143,7 +143,7 @@ def test_where_a_better_text_takes_the_place_of_a_scans_own_it_is_marked(on_the_
     path = layered(tmp_path, "hxrb0ur vvat mxs", "harbour " * 25)
     extracted = scans.read(path, "scan.pdf")
     assert list(extracted.places) == [0]
-    assert len(places.unpacked(extracted.places[0])) == 25
+    assert len(places.unpack_places(extracted.places[0])) == 25
     assert near(shown(extracted, path, 0, "harbour"), WordPlace(1_000, 1_250, 2_500, 1_625))
 
 

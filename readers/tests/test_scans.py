@@ -14,7 +14,7 @@ from readers import process, scans
 from readers.formats.result import Extracted, ReaderError
 from readers.outside import places, programs, recognition
 from readers.outside.places import RECOGNISED
-from readers.process import layers_that_hold
+from readers.process import active_layers
 from readers.tests import samples
 
 HEAD = "level\tpage_num\tblock_num\tpar_num\tline_num\tword_num\tleft\ttop\twidth\theight\tconf\ttext"
@@ -28,9 +28,9 @@ TABLE = "\n".join(
 
 
 def test_words_become_lines_and_paragraphs_and_specks_are_left_out() -> None:
-    read = recognition.read(TABLE)
+    read = recognition.parse_table(TABLE)
     assert (read.text, read.confidence, len(read.places)) == ('Twelve ducks\n"here\n\nFour', 88.0, 4)
-    assert recognition.read(HEAD) == recognition.Recognised("", 0.0, [])
+    assert recognition.parse_table(HEAD) == recognition.Recognised("", 0.0, [])
 
 
 def tesseract(folder: Path, then: str) -> None:
@@ -47,7 +47,7 @@ def program(folder: Path, name: str, script: str) -> None:
 
 @pytest.fixture
 def on_the_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    if len(layers_that_hold()) < 2:
+    if len(active_layers()) < 2:
         pytest.skip("without both layers of confinement no other program sees a file")
     folder = tmp_path / "bin"
     folder.mkdir()
@@ -137,7 +137,7 @@ def upside_down(folder: Path) -> tuple[Path, str]:
     picture.save(out, "PDF")
     path = folder / "turned.pdf"
     path.write_bytes(out.getvalue())
-    plain, turned = (process.page_of(path, 0, turned=turned)[1] for turned in (False, True))
+    plain, turned = (process.draw_page(path, 0, turned=turned)[1] for turned in (False, True))
     assert Image.open(io.BytesIO(turned)).tobytes() == Image.open(io.BytesIO(plain)).rotate(180).tobytes()
     return path, hashlib.sha256(turned).hexdigest()
 
@@ -154,7 +154,7 @@ def test_a_page_of_which_little_is_sure_is_looked_at_upside_down_too(
     tesseract(on_the_machine, f"if sha256sum page.png | grep -q {digest}; then {turned}else {here}fi")
     extracted = scans.read(path, "turned.pdf")
     assert expected in texts(extracted)[0]
-    place = places.unpacked(extracted.places[0])[0]
+    place = places.unpack_places(extracted.places[0])[0]
     assert tuple(place) == ((7_000, 7_000, 9_000, 8_000) if expected == "turned" else (1_000, 2_000, 3_000, 3_000))
 
 

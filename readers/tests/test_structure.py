@@ -18,8 +18,8 @@ from pptx.util import Inches
 from readers.tests import samples
 from readers.tests.reading import Read, pages, read
 from readers.tests.samples import paragraph
-from readers.text.formulas import latex
-from readers.text.numbering import ListLevel, Numbering, written
+from readers.text.formulas import omml_to_latex
+from readers.text.numbering import ListLevel, Numbering, format_count
 from readers.text.tables import Cell, markdown
 
 __all__ = ["read"]
@@ -141,7 +141,7 @@ def test_html_keeps_lists_tables_quotations_code_and_links(read: Read) -> None:
     ],
 )
 def test_numbers_are_written_in_their_form(form: str, numbers: tuple[int, ...], expected: list[str]) -> None:
-    assert [written(number, form) for number in numbers] == expected
+    assert [format_count(number, form) for number in numbers] == expected
 
 
 def test_a_level_starts_anew_below_the_next_number_above_it() -> None:
@@ -166,7 +166,7 @@ def test_a_merged_cell_stands_in_each_of_its_places_unless_it_is_long() -> None:
 
 def omml(inner: str) -> str:
     namespace = "http://schemas.openxmlformats.org/officeDocument/2006/math"
-    return latex(etree.fromstring(f'<m:oMath xmlns:m="{namespace}">{inner}</m:oMath>'))
+    return omml_to_latex(etree.fromstring(f'<m:oMath xmlns:m="{namespace}">{inner}</m:oMath>'))
 
 
 def run(text: str) -> str:

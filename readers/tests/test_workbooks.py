@@ -51,7 +51,7 @@ def test_a_workbook_is_read_as_a_person_sees_it_and_what_is_hidden_is_marked(rea
         "# Plans [Hidden sheet]\n2026-11-21",
     ]
     assert list(map(str, result.notes)) == [
-        "Parts that it does not show, such as hidden text, rows, sheets or slides: 3. Their text is marked as hidden."
+        "Parts that the document hides, such as text, rows, sheets or slides: 3. Their text is marked as hidden."
     ]
 
 

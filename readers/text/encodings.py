@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from chardet import DetectionDict
 
 SAMPLE = 65_536  # bytes to examine
-_MARKS = (
+_BYTE_ORDER_MARKS = (
     (codecs.BOM_UTF8, "utf-8-sig"),
     (codecs.BOM_UTF32_LE, "utf-32"),  # before UTF-16, since this mark begins with UTF-16's mark
     (codecs.BOM_UTF32_BE, "utf-32"),
@@ -18,28 +18,28 @@ _MARKS = (
 )
 _CONTROLS = re.compile(rb"[\x00-\x08\x0e-\x1a\x1c-\x1f]")
 _MOST_CONTROLS = 0.01  # share of a text's bytes
-_MOST_NULS = 0.001  # likewise, beyond one: some programs end a text or a field with a NUL
+_MOST_NULS = 0.001  # share of a text's bytes; one NUL is always allowed, since some programs end a text with it
 _SHORTEST = 8  # bytes; a shorter file with a control character is not taken for text
 _MOST_DAMAGE = 0.02  # share of the bytes above 127, for UTF-8 that was cut or joined in the wrong place
 _BLANKS = frozenset(b" \n\r\t")
 
 # Code pages by chardet's names, the most common first. The second group is from DOS and Macintosh. It differs from the
 # first in few characters.
-_COMMON = (
+_COMMON_CODE_PAGES = (
     *("cp1252", "cp1250", "cp1251", "iso8859-1", "iso8859-15", "iso8859-2", "koi8-r", "cp1254", "cp1257", "cp1253"),
     *("cp1255", "cp1256", "cp1258", "cp874", "cp932", "gb18030", "big5hkscs", "cp949", "euc_jis_2004", "johab"),
     *("koi8-u", "iso8859-5", "iso8859-6", "iso8859-7", "iso8859-8", "iso8859-9"),
 )
-_OLD = ("cp850", "cp852", "cp866", "cp775", "cp857", "cp855", "mac-roman", "mac-cyrillic")
-_RANKS = {name: rank for rank, name in enumerate((*_COMMON, *_OLD))}
-# Smaller code pages that people know by name. They are used if they can decode the whole text.
+_OLD_CODE_PAGES = ("cp850", "cp852", "cp866", "cp775", "cp857", "cp855", "mac-roman", "mac-cyrillic")
+_CODE_PAGE_RANKS = {name: rank for rank, name in enumerate((*_COMMON_CODE_PAGES, *_OLD_CODE_PAGES))}
+# Code pages and their better-known subsets. The subset is used if it can decode the whole text.
 _NARROWER = {"big5hkscs": "big5", "euc_jis_2004": "euc_jp"}
-_FEW = 3  # bytes above 127; fewer say little about a code page
-_OLD_SHARE = 0.97  # factor for the confidence in an old code page, for a text with fewer
+_FEW_HIGH_BYTES = 3  # bytes above 127; fewer say little about a code page
+_OLD_CODE_PAGE_FACTOR = 0.97  # factor for the confidence in an old code page, for a text with fewer
 _FALLBACK = "cp1252"
-_DECLARED = 0.95  # chardet's confidence in a code page that the text declares and that fits
+_DECLARED_CONFIDENCE = 0.95  # chardet's confidence in a code page that the text declares and that fits
 # Frequent words by language.
-_FREQUENT = {
+_FREQUENT_WORDS = {
     name: words.split()
     for name, words in (
         ("en", "the of and to in is that for it with as was on are by this be not from at"),
@@ -69,44 +69,44 @@ _FREQUENT = {
         ("et", "ja on ei et ka see oli kui oma selle mis või seda aga need ning üks kes siis olema"),
     )
 }
-_ENOUGH_WORDS = 6  # frequent words needed for a decision
+_MIN_FREQUENT_WORDS = 6  # frequent words needed for a decision
 _LEAST_SHARE = 0.1  # share of its language's frequent words in a text; most texts have a quarter
 
 
-def decoded(data: bytes, encoding: str = "") -> tuple[str, str]:
+def decode(data: bytes, encoding: str = "") -> tuple[str, str]:
     """Return the text and its encoding. Without `encoding` it is detected. Invalid bytes become U+FFFD.
 
     Raises `LookupError` for an encoding without a text codec in Python.
     """
-    encoding = encoding or detected(data)
+    encoding = encoding or detect_encoding(data)
     return data.decode(encoding, "replace"), encoding
 
 
-def detected(data: bytes) -> str:
+def detect_encoding(data: bytes) -> str:
     """Return the encoding of a text."""
-    if mark := _marked(data):
+    if mark := _encoding_of_mark(data):
         return mark
-    if wide := _without_mark(data[:SAMPLE]):
+    if wide := _detect_utf_16(data[:SAMPLE]):
         return wide
     try:
         data.decode("utf-8")
     except UnicodeDecodeError:
         # The sample ends at the end of a line, so that no character is cut in two.
         sample = data if len(data) <= SAMPLE else data[:SAMPLE].rpartition(b"\n")[0] or data[:SAMPLE]
-        return _of_sample(sample)
+        return _detect_from_sample(sample)
     return "utf-8"
 
 
-def language(words: Counter[str]) -> str:
+def detect_language(words: Counter[str]) -> str:
     """Return the language of a text with these lower-case words, or "" if it is unknown."""
-    counts = {name: sum(words[each] for each in frequent) for name, frequent in _FREQUENT.items()}
+    counts = {name: sum(words[each] for each in frequent) for name, frequent in _FREQUENT_WORDS.items()}
     best = max(counts, key=lambda name: counts[name])
-    return best if counts[best] >= max(_ENOUGH_WORDS, _LEAST_SHARE * words.total()) else ""
+    return best if counts[best] >= max(_MIN_FREQUENT_WORDS, _LEAST_SHARE * words.total()) else ""
 
 
 def is_text(head: bytes) -> bool:
     """Return whether a file with this beginning is text. A few pasted control characters do no harm."""
-    if _marked(head) or _without_mark(head):
+    if _encoding_of_mark(head) or _detect_utf_16(head):
         return True
     controls = len(_CONTROLS.findall(head))
     if controls == 1 and len(head) * _MOST_CONTROLS < 1:  # one in a short text
@@ -123,11 +123,11 @@ def _is_utf_8(head: bytes) -> bool:
     return True
 
 
-def _marked(head: bytes) -> str:
-    return next((name for mark, name in _MARKS if head.startswith(mark)), "")
+def _encoding_of_mark(head: bytes) -> str:
+    return next((name for mark, name in _BYTE_ORDER_MARKS if head.startswith(mark)), "")
 
 
-def _without_mark(head: bytes) -> str:
+def _detect_utf_16(head: bytes) -> str:
     """Return the UTF-16 encoding of a text without a byte order mark, or "".
 
     Every other byte of UTF-16 is zero, at least next to blanks and line ends.
@@ -144,33 +144,35 @@ def _without_mark(head: bytes) -> str:
     return ""
 
 
-def _of_sample(sample: bytes) -> str:
+def _detect_from_sample(sample: bytes) -> str:
     """Return UTF-8 for a text that is damaged in a few places, else the code page that chardet finds likeliest.
 
     chardet also reads the declarations of HTML and XML. Of two equally likely code pages, the more common one wins.
     """
     import chardet  # noqa: PLC0415 - takes 30 ms, and few files are in an old code page
 
-    candidates = chardet.detect_all(sample, compat_names=False, include_encodings=_RANKS, no_match_encoding=_FALLBACK)
+    candidates = chardet.detect_all(
+        sample, compat_names=False, include_encodings=_CODE_PAGE_RANKS, no_match_encoding=_FALLBACK
+    )
     high = sum(byte > 127 for byte in sample)
     damaged = sample.decode("utf-8", "replace").count("\ufffd") <= _MOST_DAMAGE * high
-    if damaged and candidates[0]["confidence"] < _DECLARED:
+    if damaged and candidates[0]["confidence"] < _DECLARED_CONFIDENCE:
         return "utf-8"
 
     def likelihood(candidate: "DetectionDict") -> tuple[float, int]:
         name = candidate["encoding"] or _FALLBACK
-        share = _OLD_SHARE if high < _FEW and name in _OLD else 1
-        return share * candidate["confidence"], -_RANKS[name]
+        share = _OLD_CODE_PAGE_FACTOR if high < _FEW_HIGH_BYTES and name in _OLD_CODE_PAGES else 1
+        return share * candidate["confidence"], -_CODE_PAGE_RANKS[name]
 
     likeliest = max(candidates, key=likelihood)["encoding"] or _FALLBACK
     narrower = _NARROWER.get(likeliest)
-    if narrower and _holds(narrower, sample):
+    if narrower and _can_decode(narrower, sample):
         return narrower
     # Browsers also read ISO 8859-1 as Windows-1252, which has all of its printable characters.
     return _FALLBACK if likeliest == "iso8859-1" else likeliest.replace("-", "_")
 
 
-def _holds(encoding: str, sample: bytes) -> bool:
+def _can_decode(encoding: str, sample: bytes) -> bool:
     try:
         sample.decode(encoding)
     except UnicodeDecodeError:

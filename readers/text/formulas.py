@@ -42,13 +42,16 @@ _LONGEST_MATHML = 200_000  # characters of one formula
 _HTML_ENTITY = re.compile(r"&(?!(?:lt|gt|amp|quot|apos);)[a-zA-Z]\w{0,40};")  # entities that only HTML knows
 _STYLED = re.compile(r"\{\\(?:displaystyle|textstyle|scriptstyle)\b(.*)\}$", re.S)
 _WITHOUT_TEXT = frozenset(("mspace", "mphantom", "annotation", "annotation-xml", "none", "mprescripts"))
-_IN_PARTS = frozenset(("mfrac", "mroot", "msup", "msub", "msubsup", "mover", "munder", "munderover"))
+_POSITIONAL_ELEMENTS = frozenset(("mfrac", "mroot", "msup", "msub", "msubsup", "mover", "munder", "munderover"))
 _ACCENT_COMMANDS = {"^": "hat", "ˆ": "hat", "~": "tilde", "˜": "tilde", "¯": "bar", "‾": "overline", "_": "overline"}
 _ACCENT_COMMANDS |= {"˙": "dot", "¨": "ddot", "→": "vec", "⃗": "vec", "˘": "breve", "ˇ": "check"}
 
 
-def latex_of_mathml(source: str) -> str:
-    """Return the LaTeX of a `math` element, without dollar signs: the LaTeX that it names, else its parts converted."""
+def mathml_to_latex(source: str) -> str:
+    """Return the LaTeX of a `math` element, without dollar signs.
+
+    This is the LaTeX of its annotation if it has one, else its converted parts.
+    """
     if len(source) > _LONGEST_MATHML:
         return ""
     plain = _HTML_ENTITY.sub(lambda match: escape(unescape(match[0])), source)
@@ -61,30 +64,30 @@ def latex_of_mathml(source: str) -> str:
         return ""
     for each in tree.iter("{*}annotation"):
         if "tex" in (each.get("encoding") or "").lower() and (text := (each.text or "").strip()):
-            return unstyled(text)
+            return strip_style(text)
     if stated := (tree.get("alttext") or "").strip():
-        return unstyled(stated)
-    return latex_of_tree(tree)
+        return strip_style(stated)
+    return mathml_tree_to_latex(tree)
 
 
-def latex_of_tree(element: Element) -> str:
+def mathml_tree_to_latex(element: Element) -> str:
     """Return the LaTeX of a parsed `math` element."""
     return " ".join(_row(element, 0).split())
 
 
-def unstyled(source: str) -> str:
+def strip_style(source: str) -> str:
     """Return LaTeX on one line, without the `{\\displaystyle ...}` that Wikipedia writes around it."""
     source = " ".join(source.split())
     match = _STYLED.match(source)
     return match[1].strip() if match else source
 
 
-def latex(element: Element) -> str:
+def omml_to_latex(element: Element) -> str:
     """Return the LaTeX of an `m:oMath`, without dollar signs."""
-    return " ".join(_inside(element, 0).split())
+    return " ".join(_children_latex(element, 0).split())
 
 
-def _inside(element: Element | None, depth: int) -> str:
+def _children_latex(element: Element | None, depth: int) -> str:
     if element is None or depth > _MOST_DEPTH:
         return ""
     return "".join(_part(child, depth + 1) for child in element)
@@ -93,28 +96,28 @@ def _inside(element: Element | None, depth: int) -> str:
 def _part(element: Element, depth: int) -> str:
     name = _name(element)
     if name == "r":
-        return "".join(_signs(text.text or "") for text in element.iterfind("{*}t"))
+        return "".join(_escape_text(text.text or "") for text in element.iterfind("{*}t"))
     rule = _RULES.get(name)
     if rule:
         return rule(element, depth)
-    return "" if name.endswith("Pr") else _inside(element, depth)
+    return "" if name.endswith("Pr") else _children_latex(element, depth)
 
 
 def _name(element: Element) -> str:
     return str(element.tag).rpartition("}")[2]
 
 
-def _signs(text: str) -> str:
+def _escape_text(text: str) -> str:
     text = text.translate(_PLAIN)
     return "".join(f"\\{_COMMANDS[sign]} " if sign in _COMMANDS else sign for sign in text)
 
 
-def _of(element: Element, part: str, depth: int) -> str:
-    return _inside(element.find(f"{{*}}{part}"), depth).strip()
+def _child_latex(element: Element, part: str, depth: int) -> str:
+    return _children_latex(element.find(f"{{*}}{part}"), depth).strip()
 
 
 def _property(element: Element, name: str, default: str = "") -> str:
-    """Return the value of a property, or the default if it is missing. An empty value is intended, so it stays."""
+    """Return the value of a property, or the default if it is missing. An empty value is returned as it is."""
     element_of_property = element.find(f"{{*}}{_name(element)}Pr/{{*}}{name}")
     if element_of_property is None:
         return default
@@ -122,8 +125,8 @@ def _property(element: Element, name: str, default: str = "") -> str:
 
 
 def _fraction(element: Element, depth: int) -> str:
-    above = _of(element, "num", depth)
-    below = _of(element, "den", depth)
+    above = _child_latex(element, "num", depth)
+    below = _child_latex(element, "den", depth)
     kind = _property(element, "type")
     if kind == "noBar":
         return rf"\genfrac{{}}{{}}{{0pt}}{{}}{{{above}}}{{{below}}}"
@@ -131,29 +134,29 @@ def _fraction(element: Element, depth: int) -> str:
 
 
 def _scripts(element: Element, depth: int) -> str:
-    base, below, above = (_of(element, part, depth) for part in ("e", "sub", "sup"))
+    base, below, above = (_child_latex(element, part, depth) for part in ("e", "sub", "sup"))
     base = base if len(base) == 1 or (base.startswith("\\") and base[1:].isalpha()) else f"{{{base}}}"
     scripts = (f"_{{{below}}}" if below else "") + (f"^{{{above}}}" if above else "")
     return f"{{}}{scripts}{base}" if _name(element) == "sPre" else base + scripts
 
 
 def _root(element: Element, depth: int) -> str:
-    degree = _of(element, "deg", depth)
-    return rf"\sqrt{f'[{degree}]' if degree else ''}{{{_of(element, 'e', depth)}}}"
+    degree = _child_latex(element, "deg", depth)
+    return rf"\sqrt{f'[{degree}]' if degree else ''}{{{_child_latex(element, 'e', depth)}}}"
 
 
 def _large(element: Element, depth: int) -> str:
-    sign = _signs(_property(element, "chr", "∫") or "∫").strip()
-    below = _of(element, "sub", depth)
-    above = _of(element, "sup", depth)
+    sign = _escape_text(_property(element, "chr", "∫") or "∫").strip()
+    below = _child_latex(element, "sub", depth)
+    above = _child_latex(element, "sup", depth)
     limits = (f"_{{{below}}}" if below else "") + (f"^{{{above}}}" if above else "")
-    return f"{sign}{limits} {_of(element, 'e', depth)}"
+    return f"{sign}{limits} {_child_latex(element, 'e', depth)}"
 
 
 def _fenced(element: Element, depth: int) -> str:
     begin = _property(element, "begChr", "(")
     end = _property(element, "endChr", ")")
-    parts = [_inside(part, depth).strip() for part in element.iterfind("{*}e")]
+    parts = [_children_latex(part, depth).strip() for part in element.iterfind("{*}e")]
     inner = _property(element, "sepChr", "|").join(parts)
     begin = _FENCES.get(begin, begin)
     end = _FENCES.get(end, end)
@@ -161,35 +164,38 @@ def _fenced(element: Element, depth: int) -> str:
 
 
 def _function(element: Element, depth: int) -> str:
-    name = _of(element, "fName", depth)
+    name = _child_latex(element, "fName", depth)
     word = name.partition("_")[0].partition("^")[0].strip("{}")
     if word in _FUNCTIONS:
         name = "\\" + name.replace("{" + word + "}", word, 1)
-    return f"{name} {_of(element, 'e', depth)} "
+    return f"{name} {_child_latex(element, 'e', depth)} "
 
 
 def _accent(element: Element, depth: int) -> str:
-    return rf"\{_ACCENTS.get(_property(element, 'chr', chr(0x302)), 'hat')}{{{_of(element, 'e', depth)}}}"
+    return rf"\{_ACCENTS.get(_property(element, 'chr', chr(0x302)), 'hat')}{{{_child_latex(element, 'e', depth)}}}"
 
 
 def _bar(element: Element, depth: int) -> str:
-    return rf"\{'overline' if _property(element, 'pos') == 'top' else 'underline'}{{{_of(element, 'e', depth)}}}"
+    return (
+        rf"\{'overline' if _property(element, 'pos') == 'top' else 'underline'}{{{_child_latex(element, 'e', depth)}}}"
+    )
 
 
 def _limit(element: Element, depth: int) -> str:
     mark = "_" if _name(element) == "limLow" else "^"
-    return f"{_of(element, 'e', depth)}{mark}{{{_of(element, 'lim', depth)}}}"
+    return f"{_child_latex(element, 'e', depth)}{mark}{{{_child_latex(element, 'lim', depth)}}}"
 
 
 def _matrix(element: Element, depth: int) -> str:
     rows = (
-        " & ".join(_inside(cell, depth).strip() for cell in row.iterfind("{*}e")) for row in element.iterfind("{*}mr")
+        " & ".join(_children_latex(cell, depth).strip() for cell in row.iterfind("{*}e"))
+        for row in element.iterfind("{*}mr")
     )
     return rf"\begin{{matrix}} {_LINE_END.join(rows)} \end{{matrix}}"
 
 
 def _lines(element: Element, depth: int) -> str:
-    lines = (_inside(line, depth).strip() for line in element.iterfind("{*}e"))
+    lines = (_children_latex(line, depth).strip() for line in element.iterfind("{*}e"))
     return rf"\begin{{aligned}} {_LINE_END.join(lines)} \end{{aligned}}"
 
 
@@ -221,8 +227,8 @@ def _mathml(element: Element, depth: int) -> str:
         return _letters(name, " ".join("".join(element.itertext()).split()))
     if name in _WITHOUT_TEXT:
         return " " if name == "mspace" else ""
-    if name in _IN_PARTS:
-        return _of_parts(name, element, depth)
+    if name in _POSITIONAL_ELEMENTS:
+        return _positional_mathml(name, element, depth)
     match name:
         case "semantics":
             return _mathml(element[0], depth) if len(element) and isinstance(element[0].tag, str) else ""
@@ -246,11 +252,11 @@ def _letters(name: str, text: str) -> str:
         return rf"\text{{{text}}}" if text else " "
     if name == "mi" and text in _FUNCTIONS:
         return f"\\{text} "
-    return f" {_signs(text)} " if name == "mo" and text.isalpha() else _signs(text)
+    return f" {_escape_text(text)} " if name == "mo" and text.isalpha() else _escape_text(text)
 
 
-def _of_parts(name: str, element: Element, depth: int) -> str:
-    """Return a MathML element whose parts are told by their place. Missing parts are empty."""
+def _positional_mathml(name: str, element: Element, depth: int) -> str:
+    """Return a MathML element in which the position of a part gives its role. Missing parts are empty."""
     if depth > _MOST_DEPTH:
         return ""
     parts = [_mathml(child, depth + 1).strip() for child in element if isinstance(child.tag, str)]

@@ -20,19 +20,19 @@ _SHORTEST = 6.0  # points; a shorter ruled line borders no cell
 _NARROWEST = 5.0  # points; no letter fits between closer borders, such as those of a cell and of its shading
 MOST_RULES = 400  # ruled lines in one direction; a page with more is a drawing
 _MOST_PLACES = 3_000  # cells of one table
-_MOST_REPEATED = 2  # times the glyphs of a table that its Markdown may have, which repeats merged cells
+_MOST_REPEATED = 2  # the Markdown of a table, which repeats merged cells, may have this many times its glyphs
 _FEWEST = 2  # rows with text in several cells
-_MOST_DIVIDED = 4  # one word that a border divides in so many rows; a table has none
-_FILLED = 0.25  # minimum share of cells with text; a diagram has less
+_MOST_DIVIDED = 4  # a grid in which borders divide one word in this many rows is no table
+_MIN_FILLED = 0.25  # minimum share of cells with text; a diagram has less
 # Limits for a table without ruled lines. The first three are in heights of its lines.
-_GAP = 0.8  # between columns
+_MIN_GAP = 0.8  # between columns
 _FARTHEST_ROW = 3  # distance from the previous row
 _WIDEST_CELL = 12  # average width; columns of a newspaper are wider
 _LEAST_FILLED = 0.7  # minimum share of cells with text
 _SHORTEST_CELL = 2  # average number of characters
 _LONGEST_CELL = 40  # average number of characters in a column
 _NUMBER = re.compile(r"[^\w\s]*+\d[\d.,:/%\s]*+[^\w\s]*+\w{0,3}")
-_FROM_THE_RIGHT = ("R", "AL")
+_RIGHT_TO_LEFT = ("R", "AL")
 _FEWEST_ROWS = 3
 _FEWEST_COLUMNS = 3
 
@@ -88,12 +88,16 @@ class Grid(NamedTuple):
         filled, divided = self._filled(glyphs)
         if divided * _MOST_DIVIDED > len(self.rows):
             return ""  # borders that divide words are those of a box around a text
-        rows = [row for top in range(len(self.rows) - 1) for row in _rows_of(filled, top)]
-        if from_the_right("".join(glyph.text for glyph in glyphs)):
+        rows = [row for top in range(len(self.rows) - 1) for row in _split_row(filled, top)]
+        if is_right_to_left("".join(glyph.text for glyph in glyphs)):
             rows = [row[::-1] for row in rows]
         full_rows = sum(sum(bool(cell.text) for cell in row) > 1 for row in rows)
         filled_cells = sum(bool(cell.pieces) for cell in filled)
-        if full_rows < _FEWEST or filled_cells < _FILLED * len(filled) or not (self.upright or _of_numbers(rows)):
+        if (
+            full_rows < _FEWEST
+            or filled_cells < _MIN_FILLED * len(filled)
+            or not (self.upright or _is_number_table(rows))
+        ):
             return ""
         written_characters = sum(len(cell.text) * cell.columns * cell.rows for row in rows for cell in row)
         if written_characters <= _MOST_REPEATED * len(glyphs):
@@ -101,9 +105,9 @@ class Grid(NamedTuple):
         # As a table, a form or a drawing would repeat the text of merged cells over and over. A table has more rows of
         # single cells than others, such as those with its title.
         single = sum(sum(bool(cell.text) and cell.columns == cell.rows == 1 for cell in row) > _FEWEST for row in rows)
-        return markdown(map(_once, rows)) if 2 * single > len(rows) else ""
+        return markdown(map(_without_repeats, rows)) if 2 * single > len(rows) else ""
 
-    def _filled(self, glyphs: Sequence[Glyph]) -> tuple[list["_Place"], int]:
+    def _filled(self, glyphs: Sequence[Glyph]) -> tuple[list["_GridCell"], int]:
         """Return the cells with their glyphs, and the number of words that lie in two cells."""
         places = list(_places(self))
         owner = {(row, column): place for place in places for row, column in place.covered()}
@@ -112,7 +116,7 @@ class Grid(NamedTuple):
         divided = 0
         line = -1
         last_text = ""
-        last_place: _Place | None = None
+        last_place: _GridCell | None = None
         for glyph in glyphs:
             x, y = glyph.box.middle
             column = min(max(bisect_right(self.columns, x) - 1, 0), width)
@@ -125,7 +129,7 @@ class Grid(NamedTuple):
         return places, divided
 
 
-class _Place:
+class _GridCell:
     """A cell and its position. Rows count from the top."""
 
     def __init__(self, row: int, column: int, rows: int, columns: int) -> None:
@@ -165,13 +169,13 @@ class _Place:
         return " ".join(filter(None, signs))
 
 
-def _places(grid: Grid) -> Iterator[_Place]:
+def _places(grid: Grid) -> Iterator[_GridCell]:
     """Yield the cells. Each extends to the next ruled line."""
     middles = [(left + right) / 2 for left, right in pairwise(grid.columns)]
     heights = [(low + high) / 2 for low, high in pairwise(grid.rows)][::-1]
     borders = list(grid.rows)[::-1]
     if not grid.upright:  # a grid of `aligned`
-        yield from (_Place(row, column, 1, 1) for row in range(len(heights)) for column in range(len(middles)))
+        yield from (_GridCell(row, column, 1, 1) for row in range(len(heights)) for column in range(len(middles)))
         return
     below = [[_covers(grid.level, borders[row + 1], x) for x in middles] for row in range(len(heights))]
     right_rules = [[_covers(grid.upright, x, y) for x in grid.columns[1:]] for y in heights]
@@ -191,25 +195,25 @@ def _places(grid: Grid) -> Iterator[_Place]:
                 and not any(right_rules[end + 1][each] for each in span[:-1])
             ):
                 end += 1
-            place = _Place(row, column, end - row + 1, last - column + 1)
+            place = _GridCell(row, column, end - row + 1, last - column + 1)
             covered.update(place.covered())
             yield place
 
 
-def from_the_right(text: str) -> bool:
+def is_right_to_left(text: str) -> bool:
     """Return whether most letters are of a script that is written from right to left."""
     if text.isascii():
         return False
     kinds = [bidirectional(sign) for sign in text]
-    return sum(kind in _FROM_THE_RIGHT for kind in kinds) > kinds.count("L")
+    return sum(kind in _RIGHT_TO_LEFT for kind in kinds) > kinds.count("L")
 
 
 def has_right_letters(text: str) -> bool:
     """Return whether a text has letters of a script that is written from right to left."""
-    return any(bidirectional(sign) in _FROM_THE_RIGHT for sign in text)
+    return any(bidirectional(sign) in _RIGHT_TO_LEFT for sign in text)
 
 
-def mirrored(glyphs: Sequence[Glyph]) -> str:
+def mirror_segments(glyphs: Sequence[Glyph]) -> str:
     """Return a line of a right-to-left page that has no letters of such a script, such as the head of a table.
 
     The segments between wide gaps are read from the right. "" if there is one segment, which is read as it is.
@@ -217,14 +221,14 @@ def mirrored(glyphs: Sequence[Glyph]) -> str:
     segments: list[list[Glyph]] = []
     for glyph in glyphs:
         before = segments[-1][-1].box if segments else None
-        if before is None or glyph.box.left - before.right > _GAP * (glyph.box.top - glyph.box.bottom):
+        if before is None or glyph.box.left - before.right > _MIN_GAP * (glyph.box.top - glyph.box.bottom):
             segments.append([])
         segments[-1].append(glyph)
     texts = ["".join(glyph.text for glyph in segment).strip() for segment in segments]
     return " ".join(filter(None, reversed(texts))) if len(segments) > 1 else ""
 
 
-def _once(row: Sequence[Cell]) -> list[Cell]:
+def _without_repeats(row: Sequence[Cell]) -> list[Cell]:
     """Return a row in which the text of a merged cell stands only in its first place."""
     cells: list[Cell] = []
     for cell in row:
@@ -232,8 +236,8 @@ def _once(row: Sequence[Cell]) -> list[Cell]:
     return cells
 
 
-def _of_numbers(rows: Sequence[Sequence[Cell]]) -> bool:
-    """Return whether the columns are surely a table: mostly full, with short cells, and one column of numbers."""
+def _is_number_table(rows: Sequence[Sequence[Cell]]) -> bool:
+    """Return whether the columns form a table: mostly full, with short cells, and at least one column of numbers."""
     columns = [[cell.text for cell in column if cell.text] for column in zip(*rows, strict=True)]
     full = sum(map(len, columns)) >= _LEAST_FILLED * len(rows) * len(columns)
     short = all(sum(map(len, column)) <= _LONGEST_CELL * max(len(column), 1) for column in columns)
@@ -253,7 +257,7 @@ def _covers(rules: Sequence[Rule], at: float, place: float) -> bool:
     )
 
 
-def _rows_of(places: Sequence[_Place], row: int) -> Iterator[list[Cell]]:
+def _split_row(places: Sequence[_GridCell], row: int) -> Iterator[list[Cell]]:
     """Yield the row. If its cells have lines at the same heights, yield one row for each line.
 
     Not all tables have ruled lines between their rows.
@@ -266,8 +270,8 @@ def _rows_of(places: Sequence[_Place], row: int) -> Iterator[list[Cell]]:
         yield [Cell(cell.text_at(height), cell.columns) for cell in cells]
 
 
-def _line_heights(cells: Sequence[_Place]) -> list[float]:
-    """Return the heights of the lines into which a row is divided, from the top; none for a row that is one.
+def _line_heights(cells: Sequence[_GridCell]) -> list[float]:
+    """Return the heights of the lines into which a row is divided, from the top; none for an undivided row.
 
     All cells have the same lines, or all but the first, which has labels, have the same lines of numbers.
     """
@@ -297,19 +301,19 @@ def _line_heights(cells: Sequence[_Place]) -> list[float]:
 
 def ruled(level: Sequence[Rule], upright: Sequence[Rule]) -> Iterator[Grid]:
     """Yield a grid for each group of ruled lines that meet, if it has inner borders."""
-    level = _joined(level)
-    upright = _joined(upright)
+    level = _join_touching_rules(level)
+    upright = _join_touching_rules(upright)
     if len(level) > MOST_RULES or len(upright) > MOST_RULES:
         return
     for group in _groups(level, upright):
-        flat, tall = (_snapped(rules) for rules in group)
+        flat, tall = (_merge_close_rules(rules) for rules in group)
         columns = _borders([rule.at for rule in tall], [end for rule in flat for end in (rule.start, rule.end)])
         rows = _borders([rule.at for rule in flat], [end for rule in tall for end in (rule.start, rule.end)])
         if len(columns) > 2 and len(rows) > 2 and len(columns) * len(rows) <= _MOST_PLACES:
             yield Grid(columns, rows, flat, tall)
 
 
-def _joined(rules: Sequence[Rule]) -> list[Rule]:
+def _join_touching_rules(rules: Sequence[Rule]) -> list[Rule]:
     """Join lines that touch each other, then drop short lines."""
     merged: list[Rule] = []
     for rule in sorted(rules, key=lambda rule: (round(rule.at), rule.start)):
@@ -321,7 +325,7 @@ def _joined(rules: Sequence[Rule]) -> list[Rule]:
     return [rule for rule in merged if rule.end - rule.start >= _SHORTEST]
 
 
-def _snapped(rules: Sequence[Rule]) -> list[Rule]:
+def _merge_close_rules(rules: Sequence[Rule]) -> list[Rule]:
     """Move lines between which no letter fits to the place of the longest of them."""
     groups: list[list[Rule]] = []
     for rule in sorted(rules):
@@ -373,7 +377,7 @@ def aligned(boxes: Sequence[Box]) -> Iterator[Grid]:
         if columns >= _FEWEST_COLUMNS and (not run or _follows(run[-1][0], row[0])):
             run.append(row)
             continue
-        if len(run) >= _FEWEST_ROWS and (grid := _of_rows(run)):
+        if len(run) >= _FEWEST_ROWS and (grid := _build_grid(run)):
             yield grid
         run = [row] if columns >= _FEWEST_COLUMNS else []
 
@@ -392,7 +396,7 @@ def _segments(row: Sequence[Box]) -> list[tuple[float, float]]:
     """Join words without a wide gap between them. Return the left and right end of each segment."""
     segments: list[tuple[float, float]] = []
     for box in sorted(row):
-        if segments and box.left - segments[-1][1] <= _GAP * (box.top - box.bottom):
+        if segments and box.left - segments[-1][1] <= _MIN_GAP * (box.top - box.bottom):
             segments[-1] = (segments[-1][0], max(segments[-1][1], box.right))
         else:
             segments.append((box.left, box.right))
@@ -403,7 +407,7 @@ def _follows(above: Box, below: Box) -> bool:
     return above.middle[1] - below.middle[1] < _FARTHEST_ROW * (above.top - above.bottom)
 
 
-def _of_rows(run: Sequence[Sequence[Box]]) -> Grid | None:
+def _build_grid(run: Sequence[Sequence[Box]]) -> Grid | None:
     segments = [segment for row in run for segment in _segments(row)]
     columns_of_words: list[tuple[float, float]] = []
     for start, end in sorted(segments):

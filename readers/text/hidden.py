@@ -1,7 +1,7 @@
-"""Mark what a document has and does not show, such as hidden text, rows and slides.
+"""Mark the parts that a document contains but does not show, such as hidden text, rows and slides.
 
-A person who opens the document does not see these parts, and a model must know that: they are the usual place for
-instructions to models.
+A person who opens the document does not see them, and the model must know that: attackers hide instructions to models
+there.
 """
 
 import re
@@ -13,8 +13,8 @@ SHEET = "[Hidden sheet]"
 SLIDE = "[Hidden slide]"
 START = "[Hidden text: "
 END = "]"
-_BETWEEN = re.compile(rf"{re.escape(END)}([ \t]*){re.escape(START)}")
-COUNT = "hidden"  # the key of `LEFT_OUT` under which readers count these parts
+_BETWEEN_HIDDEN = re.compile(rf"{re.escape(END)}([ \t]*){re.escape(START)}")
+HIDDEN_KEY = "hidden"  # the key of `LEFT_OUT` under which readers count these parts
 
 
 def hidden_text(text: str) -> str:
@@ -26,10 +26,10 @@ def hidden_text(text: str) -> str:
     return f"{text[:start]}{START}{words}{END}{text[start + len(words) :]}"
 
 
-def joined(text: str, left_out: Counter[str]) -> str:
+def join_hidden(text: str, left_out: Counter[str]) -> str:
     """Return a text whose neighbouring hidden pieces are one. Counts the hidden pieces."""
     if START not in text:
         return text
-    text = _BETWEEN.sub(r"\1", text)
-    left_out[COUNT] += text.count(START)
+    text = _BETWEEN_HIDDEN.sub(r"\1", text)
+    left_out[HIDDEN_KEY] += text.count(START)
     return text

@@ -11,13 +11,13 @@ from dataclasses import dataclass, field, replace
 from html import unescape
 
 from readers.text import hidden
-from readers.text.formulas import latex_of_mathml, unstyled
+from readers.text.formulas import mathml_to_latex, strip_style
 from readers.text.tables import Cell, markdown
 
 # Elements without text that a person may see. Their end tags are mandatory.
 _HIDDEN = frozenset({"template", "noscript", "svg", "object", "select", "datalist"})
 # Elements of navigation, which are not part of a page's text.
-_SURROUNDINGS = frozenset({"dialog", "nav", "footer", "aside", "button"})
+_NAVIGATION = frozenset({"dialog", "nav", "footer", "aside", "button"})
 # Elements whose content is not markup.
 _RAW = frozenset({"script", "style", "iframe", "noembed", "noframes", "title", "textarea"})
 _BLOCKS = frozenset(
@@ -75,7 +75,7 @@ _LONGEST_ATTRIBUTES = 4_000  # characters of a tag; the attributes of a longer t
 _DEEPEST = 40  # nested tables, quotations and links; a deeper one is read as plain content
 _LONGEST_CELL = 400  # characters of a cell in a table with headings or tables; a longer one means a layout table
 _BLOCK_MARKS = re.compile(r"^#{1,6} |^\|(?: --- \|)+$|\|", re.M)
-# What hides an element: an attribute, or declarations of its own style.
+# Attributes and style declarations that hide an element.
 _MAY_HIDE = re.compile(r"hidden|none|opacity|font-size", re.I)
 _QUOTED = re.compile(r"""=\s*+(?:"[^"]*+"|'[^']*+')""")
 _HIDDEN_ATTRIBUTE = re.compile(r"(?<![\w:-])hidden(?![\w:-])", re.I)
@@ -100,7 +100,9 @@ _ENDED_BY = {
 }
 _PART_OF = {"dt": ("dl",), "dd": ("dl",), "li": ("ul", "ol"), **dict.fromkeys(("td", "th", "tr"), ("table",))}
 # Classes of formulas that a script has drawn (MathJax 2, KaTeX), and of pictures of formulas.
-_DRAWN = frozenset(("MathJax", "MathJax_SVG", "MathJax_CHTML", "MathJax_Preview", "MathJax_Display", "mjx-chtml"))
+_DRAWN_FORMULA_CLASSES = frozenset(
+    ("MathJax", "MathJax_SVG", "MathJax_CHTML", "MathJax_Preview", "MathJax_Display", "mjx-chtml")
+)
 _DRAWN_BY_KATEX = "katex-html"
 _DRAWING = re.compile(r"MathJax|mjx-chtml|katex-html")
 _FORMULA_PICTURE = re.compile(r"(?<![\w-])(?:mwe-math[\w-]*+|latex|tex|math|wp-katex-eq|formula)(?![\w-])", re.I)
@@ -110,7 +112,7 @@ _ADDRESSES = ("http:", "https:", "mailto:")
 _SPACE = re.compile(r"[ \t\r\n\f]+")
 _BLANK_LINES = re.compile(r"\n[ \t]*(?:\n[ \t]*)+")
 # Control characters and lone surrogates. They are not text, and PostgreSQL does not store all of them.
-_NO_TEXT = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ud800-\udfff]")
+_CONTROL_CHARACTERS = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ud800-\udfff]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +127,7 @@ class HtmlText:
     main: list[str]
 
 
-def readable(source: str, *, links: bool = True, left_out: Counter[str] | None = None) -> list[str]:
+def html_to_markdown(source: str, *, links: bool = True, left_out: Counter[str] | None = None) -> list[str]:
     """Return a document as Markdown, in pieces: its title, then its whole text.
 
     The text has headings, lists, quotations, code, tables, descriptions of pictures and, with `links`, addresses. Text
@@ -133,7 +135,7 @@ def readable(source: str, *, links: bool = True, left_out: Counter[str] | None =
     """
     counts: Counter[str] = Counter() if left_out is None else left_out
     document = _DocumentScanner(source, counts, links=links).scan()
-    text = hidden.joined("".join(document.parts), counts)
+    text = hidden.join_hidden("".join(document.parts), counts)
     return [f"{document.title}\n\n", text] if document.title else [text]
 
 
@@ -142,18 +144,18 @@ def page_text(source: str) -> tuple[str, str]:
 
     The text is the page's main part, if the page has one that is long enough, else the whole text without navigation.
     """
-    page = _HtmlScanner(source, hiding=_HIDDEN | _SURROUNDINGS).scan()
+    page = _HtmlScanner(source, hiding=_HIDDEN | _NAVIGATION).scan()
     main = _tidy(page.main)
     return page.title, main if len(main) >= _ENOUGH_CHARACTERS else _tidy(page.parts)
 
 
 def _tidy(parts: list[str]) -> str:
-    return hidden.joined(_BLANK_LINES.sub("\n\n", "".join(parts)), Counter()).strip()
+    return hidden.join_hidden(_BLANK_LINES.sub("\n\n", "".join(parts)), Counter()).strip()
 
 
-def _plain(text: str) -> str:
+def _unescape(text: str) -> str:
     try:
-        return _NO_TEXT.sub("", unescape(text))
+        return _CONTROL_CHARACTERS.sub("", unescape(text))
     except ValueError:  # a character reference with thousands of digits
         return text
 
@@ -196,9 +198,9 @@ class _HtmlScanner:
     def _markup(self, start: int) -> int:
         """Handle the markup at `start`, and return its end. Unclosed markup hides the rest, as in browsers."""
         if self._source.startswith("<!--", start):
-            return self._after("-->", start + 2)
+            return self._end_after("-->", start + 2)
         if self._source[start + 1] in "!?":
-            return self._after(">", start)
+            return self._end_after(">", start)
         match = _TAG.match(self._source, start)
         if match is None:
             return len(self._source)
@@ -218,7 +220,7 @@ class _HtmlScanner:
         return match.end()
 
     def _enter(self, tag: str, attributes: str, *, closed: bool) -> None:
-        """Note that an element begins, which may be hidden by a style or be in such an element."""
+        """Track the start of an element that a style hides, or that is inside such an element."""
         name, depth = self._unseen
         if depth and not self._nested and tag in _ENDED_BY.get(name, ()):
             depth = 0
@@ -257,7 +259,7 @@ class _HtmlScanner:
             return not names.isdisjoint(self._hiding_rules)
         return False
 
-    def _learn(self, styles: str) -> None:
+    def _collect_hiding_rules(self, styles: str) -> None:
         """Store the classes and ids that a style sheet hides. Other selectors are not understood."""
         if len(self._hiding_rules) < _MOST_HIDING and _HIDING.search(styles):
             for selectors, declarations in _rules(styles):
@@ -266,15 +268,17 @@ class _HtmlScanner:
                     self._hiding_rules.update(each[1] for each in names if each)
 
     def _is_drawn(self, tag: str, text: str, *, closed: bool) -> bool:
-        """Hide an element with the drawing of a formula whose source the page has elsewhere."""
+        """Skip the drawing of a formula if the page has the formula's source. Return whether the element is skipped."""
         if closed or self._hidden[1] or tag not in ("span", "div") or not _DRAWING.search(text):
             return False
         attributes = _attributes(text)
         classes = set(attributes.get("class", "").split())
-        source = latex_of_mathml(attributes.get("data-mathml", "")) if _DRAWN & classes else ""
+        source = mathml_to_latex(attributes.get("data-mathml", "")) if _DRAWN_FORMULA_CLASSES & classes else ""
         if source:
             self._write_formula(source, replaceable=True)
-        elif not (_DRAWN & classes and self._has_tex) and not (_DRAWN_BY_KATEX in classes and self._formula):
+        elif not (_DRAWN_FORMULA_CLASSES & classes and self._has_tex) and not (
+            _DRAWN_BY_KATEX in classes and self._formula
+        ):
             return False
         self._hidden = (tag, 1)
         return True
@@ -285,13 +289,13 @@ class _HtmlScanner:
         self._has_math_end = match is not None
         end = match.end() if match else inner
         if match and not self._hidden[1]:
-            self._write_formula(latex_of_mathml(self._source[start:end]), replaceable=True)
+            self._write_formula(mathml_to_latex(self._source[start:end]), replaceable=True)
         return end
 
     def _write_formula(self, source: str, *, replaceable: bool = False) -> None:
-        """Write a formula, which is not marked where it is hidden: pages hide the source and show a drawing.
+        """Write a formula. It is not marked as hidden, since pages hide the source of a formula and show a drawing.
 
-        `replaceable`: it was converted, so that its LaTeX, which may follow, is better.
+        `replaceable`: the formula was converted. If its LaTeX follows, the LaTeX replaces it.
         """
         if self._replaceable == (id(self._parts), len(self._parts)):
             if replaceable:
@@ -303,7 +307,7 @@ class _HtmlScanner:
             if replaceable:
                 self._replaceable = (id(self._parts), len(self._parts))
 
-    def _after(self, mark: str, start: int) -> int:
+    def _end_after(self, mark: str, start: int) -> int:
         end = self._source.find(mark, start)
         return len(self._source) if end < 0 else end + len(mark)
 
@@ -311,12 +315,12 @@ class _HtmlScanner:
         match = re.compile(f"</{tag}(?=[\\s/>])", re.IGNORECASE).search(self._source, start)
         end = match.start() if match else len(self._source)
         if tag == "title" and not self._title and not self._hidden[1]:
-            self._title = _SPACE.sub(" ", _plain(self._source[start:end])).strip()
+            self._title = _SPACE.sub(" ", _unescape(self._source[start:end])).strip()
         elif tag == "style":
-            self._learn(self._source[start:end])
+            self._collect_hiding_rules(self._source[start:end])
         elif tag == "script" and not self._hidden[1] and (kind := _TEX.search(attributes)):
             source = self._source[start:end]
-            self._write_formula(latex_of_mathml(source) if kind[1].lower() == "mml" else unstyled(_plain(source)))
+            self._write_formula(mathml_to_latex(source) if kind[1].lower() == "mml" else strip_style(_unescape(source)))
         return end
 
     def _start(self, tag: str, attributes: str, *, closed: bool) -> None:
@@ -353,7 +357,7 @@ class _HtmlScanner:
     def _text(self, text: str) -> None:
         if self._hidden[1] or not text:
             return
-        text = _plain(text)
+        text = _unescape(text)
         if not self._preformatted:
             text = _SPACE.sub(" ", text)
             if self._at_line_start:
@@ -401,7 +405,7 @@ class _DocumentScanner(_HtmlScanner):
         if not self._hidden[1]:
             if tag in ("img", "area", "input"):
                 self._picture(tag, _attributes(attributes))
-            if tag in ("td", "th", "tr") and self._in("table"):
+            if tag in ("td", "th", "tr") and self._is_open("table"):
                 self._start_cell(tag, attributes)
                 return
             if tag in self._framed and len(self._frames) < _DEEPEST:
@@ -416,7 +420,7 @@ class _DocumentScanner(_HtmlScanner):
         super()._start(tag, attributes, closed=closed)
         if tag == "li" and self._items and len(self._parts) > before:
             self._parts[-1] = self._item()
-        if tag == "pre" and not self._hidden[1] and not self._in("table"):
+        if tag == "pre" and not self._hidden[1] and not self._is_open("table"):
             self._write("```\n")
 
     def _picture(self, tag: str, attributes: dict[str, str]) -> None:
@@ -428,8 +432,8 @@ class _DocumentScanner(_HtmlScanner):
         if not text:
             return
         if _FORMULA_PICTURE.search(attributes.get("class", "")):
-            if unstyled(text) != self._formula:
-                self._write_formula(unstyled(text))
+            if strip_style(text) != self._formula:
+                self._write_formula(strip_style(text))
         else:
             self._write(hidden.hidden_text(text) if self._unseen[1] else f"[Picture: {text}]")
 
@@ -441,25 +445,25 @@ class _DocumentScanner(_HtmlScanner):
 
     def _end(self, tag: str) -> None:
         if not self._hidden[1]:
-            if tag in ("td", "th", "tr") and self._in("table"):
+            if tag in ("td", "th", "tr") and self._is_open("table"):
                 self._close_cell()
                 return
-            if tag == "pre" and self._preformatted and not self._in("table"):
+            if tag == "pre" and self._preformatted and not self._is_open("table"):
                 self._end_line()
                 self._write("```\n")
             if tag in ("ol", "ul") and self._items:
                 self._items.pop()
-            if tag in self._framed and self._in(tag):
+            if tag in self._framed and self._is_open(tag):
                 while self._frames[-1].tag != tag:
                     self._close(self._frames[-1].tag)
                 self._close(tag)
         super()._end(tag)
 
-    def _in(self, tag: str) -> bool:
+    def _is_open(self, tag: str) -> bool:
         return any(frame.tag == tag for frame in self._frames)
 
     def _open(self, tag: str, attributes: str) -> None:
-        if tag == "a" and self._in("a"):
+        if tag == "a" and self._is_open("a"):
             self._end("a")
         if tag != "a":
             self._end_line()
@@ -537,7 +541,9 @@ def _rules(styles: str) -> Iterator[tuple[str, str]]:
 def _attributes(text: str) -> dict[str, str]:
     if len(text) > _LONGEST_ATTRIBUTES:
         return {}
-    return {name.lower(): _plain(one or other or bare).strip() for name, one, other, bare in _ATTRIBUTE.findall(text)}
+    return {
+        name.lower(): _unescape(one or other or bare).strip() for name, one, other, bare in _ATTRIBUTE.findall(text)
+    }
 
 
 def _number(text: str) -> int:

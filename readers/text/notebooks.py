@@ -11,7 +11,7 @@ JsonObject = dict[str, Any]  # not checked yet
 _COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 
 
-def parts(source: str, left_out: Counter[str]) -> Iterator[str]:
+def notebook_to_markdown(source: str, left_out: Counter[str]) -> Iterator[str]:
     """Yield the pieces of a notebook. Raises `ValueError` if it is not a notebook. Counts `pictures` in `left_out`."""
     try:
         notebook = json.loads(source)

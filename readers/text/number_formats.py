@@ -1,7 +1,7 @@
 """Show the numbers of workbooks as their number formats do (ECMA-376 part 1, sections 18.8.30 and 18.8.31).
 
-A workbook stores 0.075 and the format `0.0%`, and a person sees 7.5%. `shown` returns what the person sees. Dates with
-day, month and year are an exception: they become ISO dates, since 3/4/2026 means two days.
+A workbook stores 0.075 and the format `0.0%`, and a person sees 7.5%. `format_number` returns the text that the person
+sees. Dates with day, month and year are an exception: they become ISO dates, since 3/4/2026 is ambiguous.
 """
 
 import re
@@ -92,7 +92,7 @@ class _Token:
 
 @dataclass(frozen=True, slots=True)
 class _Section:
-    """One of the up to four parts of a format, with the condition of the numbers that it is for."""
+    """One of the up to four parts of a format. `operator` and `operand`: the condition for its numbers."""
 
     tokens: tuple[_Token, ...]
     operator: str = ""
@@ -113,7 +113,7 @@ class _Section:
         }[self.operator]
 
 
-def shown(value: float | str, code: str, *, since_1904: bool = False) -> str:
+def format_number(value: float | str, code: str, *, since_1904: bool = False) -> str:
     """Return a number as its format shows it.
 
     `value`: the number, or its digits as the file has them, which may be more than a float holds. `since_1904`: the
@@ -128,13 +128,13 @@ def shown(value: float | str, code: str, *, since_1904: bool = False) -> str:
     if not _WHOLE.match(str(number)):
         number = _PRECISE.plus(number)
     sections = _sections(code[:_LONGEST])
-    section, unsigned = _chosen(sections, number)
+    section, unsigned = _choose_section(sections, number)
     if section is None:
         return hidden_text(_general(number)) if number else ""
     return " ".join(_number(number, section, unsigned=unsigned, since_1904=since_1904).split())
 
 
-def shown_text(text: str, code: str) -> str:
+def format_text(text: str, code: str) -> str:
     """Return a text as the last section of its format shows it. A text that the format hides is marked as hidden."""
     sections = _sections(code[:_LONGEST])
     section = next((each for each in sections if each.has("@")), sections[3] if len(sections) > 3 else None)
@@ -195,8 +195,8 @@ def _bracket(text: str) -> Iterator[_Token]:
         yield _Token("condition", text)
 
 
-def _chosen(sections: Sequence[_Section], number: Decimal) -> tuple[_Section | None, bool]:
-    """Return the section for a number, None if it shows nothing, and whether it is shown without its sign."""
+def _choose_section(sections: Sequence[_Section], number: Decimal) -> tuple[_Section | None, bool]:
+    """Return the section for a number, None if no section applies, and whether the number is shown without its sign."""
     numeric = [each for each in sections[:3] if len(sections) == 1 or not each.has("@")]
     if not numeric:
         return _Section((_Token("general", ""),)), False
@@ -254,7 +254,7 @@ def _general(number: Decimal) -> str:
 
 
 def _digits(number: Decimal, tokens: Sequence[_Token]) -> str:
-    """Return a number in the places of its digits, with literals before, between and behind them."""
+    """Return a number with its digits in the places of the format, and literals before, between and after them."""
     point = next((at for at, each in enumerate(tokens) if each.kind == "."), len(tokens))
     ends = [at for at, each in enumerate(tokens[:point]) if each.kind == "digit"]
     last = ends[-1] if ends else -1
@@ -265,14 +265,14 @@ def _digits(number: Decimal, tokens: Sequence[_Token]) -> str:
     places = sum(each.kind == "digit" for each in tokens[point:])
     number = _rounded(_EXACT.scaleb(number, -3 * scaled), places)
     whole, _, fraction = f"{number:f}".partition(".")
-    return _whole(whole.lstrip("0"), tokens[:point], grouped=grouped) + _behind_point(fraction, tokens[point:])
+    return _integer_part(whole.lstrip("0"), tokens[:point], grouped=grouped) + _decimals(fraction, tokens[point:])
 
 
 def _rounded(number: Decimal, places: int) -> Decimal:
     return number.quantize(Decimal(1).scaleb(-min(places, _MOST_PLACES)), context=_EXACT)
 
 
-def _whole(digits: str, tokens: Sequence[_Token], *, grouped: bool) -> str:
+def _integer_part(digits: str, tokens: Sequence[_Token], *, grouped: bool) -> str:
     """Fill the places before the point from the right. The first place takes all digits that are left."""
     places_left = sum(each.kind == "digit" for each in tokens)
     if not places_left:  # such as `.00`, which has no place for them
@@ -292,7 +292,7 @@ def _whole(digits: str, tokens: Sequence[_Token], *, grouped: bool) -> str:
     return "".join(reversed(parts))
 
 
-def _behind_point(digits: str, tokens: Sequence[_Token]) -> str:
+def _decimals(digits: str, tokens: Sequence[_Token]) -> str:
     parts: list[str] = []
     at = 0
     for token in tokens:
@@ -317,7 +317,7 @@ def _scientific(number: Decimal, tokens: Sequence[_Token]) -> str:
         if _rounded(_EXACT.scaleb(number, -power), places).adjusted() >= width:
             power += width
     sign = "-" if power < 0 else "+" if tokens[split].text[1] == "+" else ""
-    exponent = _whole(str(abs(power)).lstrip("0"), tokens[split + 1 :], grouped=False)
+    exponent = _integer_part(str(abs(power)).lstrip("0"), tokens[split + 1 :], grouped=False)
     return f"{_digits(_EXACT.scaleb(number, -power), mantissa)}{tokens[split].text[0]}{sign}{exponent}"
 
 
@@ -365,7 +365,7 @@ def _date(number: Decimal, tokens: Sequence[_Token], *, since_1904: bool) -> str
     if number < 0 or number >= _LAST_DAY:
         return _general(number)
     units = set(_units(tokens))
-    day_and_time = _split(number, tokens)
+    day_and_time = _day_and_seconds(number, tokens)
     day = _day(day_and_time[0], since_1904=since_1904)
     if {"y", "m", "d"} <= units:
         time_of_day = f"T{_iso_time(day_and_time[1])}" if units & {"h", "s", "minute"} else ""
@@ -408,7 +408,7 @@ def _units(tokens: Sequence[_Token]) -> Iterator[str]:
             yield "y" if letters[at] == "e" else letters[at]
 
 
-def _places_of_seconds(tokens: Sequence[_Token]) -> int:
+def _second_decimals(tokens: Sequence[_Token]) -> int:
     """Return the digits behind the seconds, such as 1 in `mm:ss.0`."""
     count = 0
     for at, each in enumerate(tokens):
@@ -417,9 +417,9 @@ def _places_of_seconds(tokens: Sequence[_Token]) -> int:
     return min(count, 9)
 
 
-def _split(number: Decimal, tokens: Sequence[_Token]) -> tuple[int, Decimal]:
+def _day_and_seconds(number: Decimal, tokens: Sequence[_Token]) -> tuple[int, Decimal]:
     """Return the day and the seconds of the day. Seconds are rounded to the digits that are shown."""
-    seconds = _rounded(_EXACT.multiply(number, Decimal(86_400)), _places_of_seconds(tokens))
+    seconds = _rounded(_EXACT.multiply(number, Decimal(86_400)), _second_decimals(tokens))
     days = int(seconds // 86_400)
     return days, seconds - days * 86_400
 
@@ -431,7 +431,7 @@ def _iso_time(seconds: Decimal) -> str:
 
 def _clock(number: Decimal, tokens: Sequence[_Token], day: _Day | None) -> str:
     """Return a date or time in the order of its format. Without `day`, the first unit counts all of the time."""
-    days, seconds = _split(number, tokens)
+    days, seconds = _day_and_seconds(number, tokens)
     whole = int(seconds)
     total = days * 86_400 + whole
     hour, minute, second = whole // 3600, whole // 60 % 60, whole % 60
@@ -455,7 +455,7 @@ def _clock(number: Decimal, tokens: Sequence[_Token], day: _Day | None) -> str:
                 count = {"h": (hour % 12 or 12) if halves else hour, "minute": minute, "s": second}[unit]
                 parts.append(str(count).zfill(min(width, 2)))
             elif day:
-                parts.append(_of_day(unit, width, day))
+                parts.append(_date_unit(unit, width, day))
         elif token.kind == "digit":
             parts.append(fraction[zeros : zeros + 1])
             zeros += 1
@@ -464,7 +464,7 @@ def _clock(number: Decimal, tokens: Sequence[_Token], day: _Day | None) -> str:
     return "".join(parts)
 
 
-def _of_day(unit: str, width: int, day: _Day) -> str:
+def _date_unit(unit: str, width: int, day: _Day) -> str:
     if unit == "y":
         return f"{day.year % 100:02}" if width < 3 else f"{day.year:04}"
     names, count = (_MONTHS, day.month) if unit == "m" else (_DAYS, day.day)

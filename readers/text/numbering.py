@@ -1,4 +1,4 @@
-"""Compute the numbers that word processors show before headings and paragraphs, such as “4.2” or “(b)”.
+"""Compute the numbers that programs show before headings, paragraphs and lines of slides, such as “4.2” or “(b)”.
 
 The text of a file does not contain these numbers.
 """
@@ -9,12 +9,12 @@ from dataclasses import dataclass, field
 
 LEVELS = 10
 BULLET = "bullet"
-_PLACE = re.compile(r"%([1-9])")
+_PLACEHOLDER = re.compile(r"%([1-9])")
 _ROMAN = (
     *((1_000, "m"), (900, "cm"), (500, "d"), (400, "cd"), (100, "c"), (90, "xc"), (50, "l"), (40, "xl")),
     *((10, "x"), (9, "ix"), (5, "v"), (4, "iv"), (1, "i")),
 )
-_OF_SLIDES = {"alpha": "Letter", "roman": "Roman"}  # number formats, by the beginning of a slide's scheme
+_SLIDE_FORMATS = {"alpha": "Letter", "roman": "Roman"}  # number formats, by the beginning of a slide's scheme
 _LARGEST_NUMBER = 100_000  # larger numbers are written as decimals
 
 
@@ -49,18 +49,23 @@ class Numbering:
             self._counts.pop(deeper, None)
         if here.format == BULLET:
             return "-"
-        return "" if here.format == "none" else _PLACE.sub(lambda place: self._shown(int(place[1]) - 1), here.pattern)
+        return (
+            ""
+            if here.format == "none"
+            else _PLACEHOLDER.sub(lambda place: self._level_count(int(place[1]) - 1), here.pattern)
+        )
 
-    def _shown(self, level: int) -> str:
+    def _level_count(self, level: int) -> str:
         here = self.levels.get(level, ListLevel())
-        return written(self._counts.setdefault(level, here.start), here.format)
+        return format_count(self._counts.setdefault(level, here.start), here.format)
 
 
 @dataclass(slots=True)
-class Steps:
+class SlideNumbering:
     """Counter for the paragraphs in one text of a slide.
 
-    The count goes on while consecutive paragraphs at a level have the same scheme.
+    The count of a level continues while its paragraphs have the same scheme and the same start. Deeper paragraphs
+    between them do not end it. A paragraph at a higher level or without a number does.
     """
 
     _last: dict[int, tuple[str, int, int]] = field(default_factory=dict)
@@ -75,8 +80,8 @@ class Steps:
         self.end(level)
         self._last[level] = scheme, start, number
         case = "upper" if "Uc" in scheme else "lower"
-        form = next((f"{case}{word}" for name, word in _OF_SLIDES.items() if scheme.startswith(name)), "decimal")
-        text = written(number, form)
+        form = next((f"{case}{word}" for name, word in _SLIDE_FORMATS.items() if scheme.startswith(name)), "decimal")
+        text = format_count(number, form)
         return f"({text})" if "ParenBoth" in scheme else f"{text})" if "Paren" in scheme else f"{text}."
 
     def end(self, level: int) -> None:
@@ -85,7 +90,7 @@ class Steps:
             del self._last[each]
 
 
-def written(number: int, form: str) -> str:
+def format_count(number: int, form: str) -> str:
     """Return a number in a format of WordprocessingML."""
     if not 0 < number < _LARGEST_NUMBER:
         return str(number)

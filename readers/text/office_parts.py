@@ -24,7 +24,7 @@ def chart(tree: Element) -> str:
     return f"{head}\n\n{markdown([Cell(text) for text in row] for row in rows)}" if series else f"{head}\n"
 
 
-def remark(text: str, by: str = "", when: str = "") -> str:
+def comment_item(text: str, by: str = "", when: str = "") -> str:
     """Return a comment as a list item. `when`: an XML date and time."""
     heading = ", ".join(filter(None, (by, when[:16].replace("T", " "))))
     return f"- {heading}: {text}" if heading else f"- {text}"

@@ -1,4 +1,4 @@
-"""Move lines of a page to the gap in which they stand, if the file draws them later."""
+"""Move lines of a page into the gap that they fill on the page, if the file draws them later."""
 
 from collections.abc import Iterable, Sequence
 
@@ -10,7 +10,7 @@ _FEWEST = 2  # lines that move together
 _MOST_GAPS = 20  # per page
 
 
-def in_gaps(lines: Sequence[PageLine]) -> list[PageLine]:
+def move_into_gaps(lines: Sequence[PageLine]) -> list[PageLine]:
     """Return the lines in the order of the page. Rows of a table may be drawn after the notes below it.
 
     Lines move only if they alone fill the gap, and begin where the lines around it do: the lines of another column do

@@ -54,7 +54,7 @@ _SIGNS = {
 }
 _ESCAPED = {b"~": "\xa0", b"_": "-", b"\\": "\\", b"{": "{", b"}": "}", b"\n": "\n", b"\r": "\n"}
 # Invisible groups. Unknown groups that begin with \* are left out, too.
-_UNSEEN = frozenset(
+_INVISIBLE_GROUPS = frozenset(
     (
         *("colortbl", "stylesheet", "info", "pict", "object", "themedata", "datastore", "fldinst", "listtable"),
         *(
@@ -84,13 +84,13 @@ def is_rtf(head: bytes) -> bool:
     return head.lstrip(b"\xef\xbb\xbf \r\n\t").startswith(MARK)
 
 
-def text_of(data: bytes, left_out: Counter[str] | None = None) -> Iterator[str]:
+def rtf_to_markdown(data: bytes, left_out: Counter[str] | None = None) -> Iterator[str]:
     """Yield the pieces of the text. A damaged file is read up to the damage. Counts hidden text in `left_out`."""
     for part in _RtfScanner(data).parts():
-        yield hidden.joined(part, Counter() if left_out is None else left_out)
+        yield hidden.join_hidden(part, Counter() if left_out is None else left_out)
 
 
-def pictures_in(data: bytes) -> int:
+def count_pictures(data: bytes) -> int:
     return len(re.findall(rb"\{\\pict\b", data))
 
 
@@ -181,7 +181,7 @@ class _RtfScanner:
     def _word(self, word: str, number: int | None) -> Iterator[str]:
         starred = self.starred
         self.starred = False
-        if word in _UNSEEN or (starred and word not in _SEPARATE and word not in ("shppict", "shptxt")):
+        if word in _INVISIBLE_GROUPS or (starred and word not in _SEPARATE and word not in ("shppict", "shptxt")):
             self._flush()
             self.group.unseen = True
         elif word in _SEPARATE:
@@ -189,7 +189,7 @@ class _RtfScanner:
         elif word == "fonttbl":
             self.group.fonts = True
         elif not self.group.unseen:
-            yield from self._seen(word, number)
+            yield from self._visible_word(word, number)
 
     def _begin(self, title: str) -> None:
         self._flush()
@@ -201,7 +201,7 @@ class _RtfScanner:
         self.group.separate = title
         self.separate.setdefault(title, []).append("")
 
-    def _seen(self, word: str, number: int | None) -> Iterator[str]:
+    def _visible_word(self, word: str, number: int | None) -> Iterator[str]:
         match word:
             case "u":
                 self._unicode(number or 0)
@@ -317,7 +317,7 @@ class _RtfScanner:
 
 
 def _number(digits: bytes | None) -> int | None:
-    """Return the number of a word. One that is too large is none of a program, so its value does not matter."""
+    """Return the number of a control word. No program writes a very large one, so its value does not matter."""
     return max(min(int(digits), 2**31), -(2**31)) if digits else None
 
 

@@ -7,29 +7,29 @@ from collections.abc import Iterator, Sequence
 from readers.text.grids import SAME_POSITION
 from readers.text.headings import PageLine, body
 
-_AT_AN_EDGE = 3  # lines at the top and at the bottom of a page
-_FEWEST_PAGES = 3
-_LARGER = 1.1  # times the body size; a larger line is a title, which may repeat
+_EDGE_LINES = 3  # lines at the top and at the bottom of a page
+_MIN_PAGES = 3
+_TITLE_SIZE_FACTOR = 1.1  # times the body size; a larger line is a title, which may repeat
 _LONGEST = 60  # characters of a line with a page number
 _NUMBER = re.compile(r"\d{1,5}")
 
 
-def once(pages: Sequence[Sequence[PageLine]]) -> tuple[list[list[PageLine]], int]:
-    """Return the pages without repeated lines, and the number of these lines.
+def remove_running_lines(pages: Sequence[Sequence[PageLine]]) -> tuple[list[list[PageLine]], int]:
+    """Return the pages without repeated lines, and the number of removed lines.
 
     A repeated line is at the same edge and height on at least three pages. Only its first occurrence stays.
     """
     size, _ = body(pages)
     places_of_lines: defaultdict[tuple[str, int], dict[int, list[int]]] = defaultdict(dict)
     for number, page in enumerate(pages):
-        for at in _at_the_edges(page):
+        for at in _edge_positions(page):
             line = page[at]
-            if line.box and line.size <= size * _LARGER:
+            if line.box and line.size <= size * _TITLE_SIZE_FACTOR:
                 for key in _keys(line.text, number):
                     places_of_lines[key, round(line.box.bottom / SAME_POSITION)].setdefault(number, []).append(at)
     repeated: set[tuple[int, int]] = set()
     for places in places_of_lines.values():
-        if len(places) >= _FEWEST_PAGES:
+        if len(places) >= _MIN_PAGES:
             repeated.update((number, at) for number in list(places)[1:] for at in places[number])
     remaining = [
         [line for at, line in enumerate(page) if (number, at) not in repeated] for number, page in enumerate(pages)
@@ -37,9 +37,9 @@ def once(pages: Sequence[Sequence[PageLine]]) -> tuple[list[list[PageLine]], int
     return remaining, len(repeated)
 
 
-def _at_the_edges(page: Sequence[PageLine]) -> Iterator[int]:
+def _edge_positions(page: Sequence[PageLine]) -> Iterator[int]:
     placed = sorted((line.box.bottom, at) for at, line in enumerate(page) if line.box)
-    yield from {at for _, at in (*placed[:_AT_AN_EDGE], *placed[-_AT_AN_EDGE:])}
+    yield from {at for _, at in (*placed[:_EDGE_LINES], *placed[-_EDGE_LINES:])}
 
 
 def _keys(text: str, page: int) -> Iterator[str]:

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from readers.text import hidden
 
-_MOST_BLANK = 1_000  # rows; a longer gap is one line that says how long it is
+_MOST_BLANK = 1_000  # rows; one line with the number of rows replaces a longer gap
 _MOST_BLANK_CELLS = 200  # likewise within a row
 MOST_MERGED = 5_000  # merged cells per sheet
 _WIDEST = 200  # columns in which the text of a merged cell is repeated
@@ -70,7 +70,7 @@ class SheetText:
         for piece in self._pieces(rows, extras):
             if self._heading and piece.strip():
                 yield self._heading
-                self._left_out[hidden.COUNT] += self._is_hidden
+                self._left_out[hidden.HIDDEN_KEY] += self._is_hidden
                 self._heading = ""
             if not self._heading:
                 yield piece
@@ -105,31 +105,31 @@ class SheetText:
             gap = column - end
             parts += [""] * gap if gap <= _MOST_BLANK_CELLS else [f"[{gap} blank cells]"]
             text = cells[column]
-            self._left_out[hidden.COUNT] += text.startswith(hidden.START)  # a format hides it
+            self._left_out[hidden.HIDDEN_KEY] += text.startswith(hidden.START)  # a format hides it
             if column in self.hidden_columns and column not in self._marked:
                 self._marked.add(column)
-                self._left_out[hidden.COUNT] += 1
+                self._left_out[hidden.HIDDEN_KEY] += 1
                 text = f"{hidden.COLUMN} {text}"
             parts.append(text)
             end = column + 1
         if not parts:
             return ""
-        self._left_out[hidden.COUNT] += row.hidden
+        self._left_out[hidden.HIDDEN_KEY] += row.hidden
         return f"{hidden.ROW} " * row.hidden + "\t".join(parts) + "\n"
 
 
-def place_of(reference: str) -> tuple[int, int] | None:
-    """Return the column, from 0, and the row, from 1, of a reference such as `B3`; None if it is none."""
+def parse_reference(reference: str) -> tuple[int, int] | None:
+    """Return the column, from 0, and the row, from 1, of a reference such as `B3`; None for any other text."""
     match = _PLACE.match(reference)
-    return (column_of(match[1]), int(match[2])) if match else None
+    return (column_index(match[1]), int(match[2])) if match else None
 
 
-def column_of(letters: str) -> int:
+def column_index(letters: str) -> int:
     """Return a column, from 0, by its letters."""
     return reduce(lambda number, letter: number * 26 + ord(letter) - 64, letters.upper(), 0) - 1
 
 
-def reference(column: int, row: int) -> str:
+def cell_reference(column: int, row: int) -> str:
     """Return the reference of a cell, such as `B3`. The column counts from 0, the row from 1."""
     letters = ""
     column += 1
@@ -144,8 +144,8 @@ def merged_cell(left: int, top: int, right: int, bottom: int) -> MergedCell:
     return MergedCell(left, top, right, min(bottom, top + _HIGHEST))
 
 
-def commented(comments: Sequence[str]) -> str:
-    """Return the list of comments that stands below a sheet."""
+def comment_list(comments: Sequence[str]) -> str:
+    """Return the list of comments for the end of a sheet."""
     return "\nComments:\n" + "".join(f"{line}\n" for line in comments) if comments else ""
 
 

@@ -39,20 +39,20 @@ def _grid(rows: Iterable[Sequence[Cell]]) -> list[list[str]]:
     for row in filter(None, rows):
         places: list[str] = []
         for cell in row:
-            _from_above(places, reaching)
+            _fill_from_above(places, reaching)
             at = len(places)
             above = grid[-1][at] if grid and at < len(grid[-1]) else ""
-            text = _again(above) if cell.continues else cell.text.strip()
+            text = _repeated_text(above) if cell.continues else cell.text.strip()
             columns = max(1, min(cell.columns, _MOST_COLUMNS))
-            places += [text, *[_again(text)] * (columns - 1)]
+            places += [text, *[_repeated_text(text)] * (columns - 1)]
             if cell.rows > 1 and len(places) <= _MOST_COLUMNS:
-                reaching |= dict.fromkeys(range(at, at + columns), (_again(text), cell.rows - 1))
-        _from_above(places, reaching)
+                reaching |= dict.fromkeys(range(at, at + columns), (_repeated_text(text), cell.rows - 1))
+        _fill_from_above(places, reaching)
         grid.append(places)
     return grid
 
 
-def _from_above(places: list[str], reaching: dict[int, tuple[str, int]]) -> None:
+def _fill_from_above(places: list[str], reaching: dict[int, tuple[str, int]]) -> None:
     while (column := len(places)) in reaching:
         text, rows_left = reaching.pop(column)
         places.append(text)
@@ -62,7 +62,7 @@ def _from_above(places: list[str], reaching: dict[int, tuple[str, int]]) -> None
                 return
 
 
-def _again(text: str) -> str:
+def _repeated_text(text: str) -> str:
     return text if len(text) <= _REPEATED else ""
 
 

@@ -14,13 +14,13 @@ from dataclasses import dataclass
 from itertools import compress, pairwise
 from pathlib import Path
 
-from readers.text.encodings import language
+from readers.text.encodings import detect_language
 
 DIVIDED = "\ufffe"  # PDFium's character for a hyphen at the end of a line; the rest of the word follows
 _LETTERS = r"[^\W\d_]++(?:-[^\W\d_]++)*+"
 _WORD = re.compile(_LETTERS)
 _DIVIDED_WORD = re.compile(rf"(?<![^\W\d_])(?<![^\W\d_]-){_LETTERS}(?:{DIVIDED}\s*+{_LETTERS})++")
-_BETWEEN = re.compile(rf"{DIVIDED}\s*")
+_DIVISION = re.compile(rf"{DIVIDED}\s*")
 _SHORT_PART = 3  # letters; shorter parts are rarely words
 _RARE = 3  # occurrences without a hyphen; a word with more of them is written without a hyphen
 # Ranks of the tokenizer's tokens.
@@ -65,14 +65,14 @@ _SECOND_PARTS = frozenset(
 )
 _PARTICLES = frozenset(("by", "in", "off", "on", "out", "over", "up"))
 _SHORT_WORDS = _PARTICLES | {"go", "no", "to"}
-# Beginnings and ends that suggest one divided word, not two words. `_NO_WORDS`: beginnings that are never words.
+# Beginnings and ends that suggest one divided word, not two words. `_NEVER_WORDS`: beginnings that are never words.
 _BEGINNINGS = frozenset(
     (
         *("any", "be", "con", "de", "dis", "en", "every", "ex", "im", "in", "mis", "pro", "re", "some", "un", "under"),
         *("what", "where", "with"),
     )
 )
-_NO_WORDS = frozenset(("com", "con", "dis", "im", "mis", "un"))
+_NEVER_WORDS = frozenset(("com", "con", "dis", "im", "mis", "un"))
 _ENDS = frozenset(
     (
         *("able", "ance", "ant", "ate", "ated", "ates", "ence", "ent", "est", "ible", "ing", "ings", "ion", "ions"),
@@ -81,16 +81,16 @@ _ENDS = frozenset(
 )
 
 
-def joined(pages: Sequence[str]) -> list[str]:
+def join_divided_words(pages: Sequence[str]) -> list[str]:
     """Return the pages of a document with their divided words joined. Compounds such as `open-source` keep the hyphen.
 
     If in doubt, the hyphen stays.
     """
     if not any(DIVIDED in page for page in pages):
         return list(pages)
-    words = _DocumentWords.of(pages)
+    words = _DocumentWords.from_pages(pages)
 
-    return [_DIVIDED_WORD.sub(words.whole, page).replace(DIVIDED, "-") for page in pages]
+    return [_DIVIDED_WORD.sub(words.join, page).replace(DIVIDED, "-") for page in pages]
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,25 +111,32 @@ class _DocumentWords:
     behind: frozenset[str]
 
     @classmethod
-    def of(cls, pages: Sequence[str]) -> "_DocumentWords":
+    def from_pages(cls, pages: Sequence[str]) -> "_DocumentWords":
         lower_pages = [page.lower() for page in pages]
         counts = Counter(word for page in lower_pages for word in _WORD.findall(_DIVIDED_WORD.sub(" ", page)))
         pairs = {pair for word in counts if "-" in word for pair in pairwise(word.split("-"))}
         candidates: set[str] = set()
         for divided in {word for page in lower_pages for word in _DIVIDED_WORD.findall(page)}:
-            parts = _BETWEEN.split(divided)
+            parts = _DIVISION.split(divided)
             if len(parts) > 2:
                 candidates.add("".join(parts))
             for before, after in pairwise(parts):
-                last, first = _ends(before, after)
+                last, first = _parts_at_hyphen(before, after)
                 if counts[last + first] <= _RARE:
                     candidates.update((last, first, last + first))
         before, behind = (frozenset(pair[side] for pair in pairs if len(pair[side]) >= _SHORT_PART) for side in (0, 1))
-        return cls(counts, frozenset(map("-".join, pairs)), language(counts), _ranks(candidates), before, behind)
+        return cls(
+            counts,
+            frozenset(map("-".join, pairs)),
+            detect_language(counts),
+            _everyday_ranks(candidates),
+            before,
+            behind,
+        )
 
-    def whole(self, match: re.Match[str]) -> str:
+    def join(self, match: re.Match[str]) -> str:
         """Return a divided word on one line, with a hyphen only where it belongs to the word."""
-        before, *others = _BETWEEN.split(match[0])
+        before, *others = _DIVISION.split(match[0])
         joined_word = before + "".join(others)
         if len(others) > 1 and (self.counts[joined_word.lower()] or joined_word.lower() in self.everyday):
             return joined_word
@@ -142,7 +149,7 @@ class _DocumentWords:
 
     def is_one(self, before: str, after: str) -> bool:
         """Return whether the two parts are one word without a hyphen."""
-        last, first = _ends(before, after)
+        last, first = _parts_at_hyphen(before, after)
         # A word of several parts may occur elsewhere as a whole.
         count = max(self.counts[last + first], self.counts[(before + after).lower()])
         if not after[0].islower():
@@ -151,12 +158,12 @@ class _DocumentWords:
         if f"{last}-{first}" in self.hyphened:
             return False
         if count:
-            return self.language in _SELDOM_HYPHENED or not self._by_mistake(last, first, count)
-        if self._goes_on(before, after) or len(before) == 1:
+            return self.language in _SELDOM_HYPHENED or not self._may_be_two_words(last, first, count)
+        if self._has_more_hyphens(before, after) or len(before) == 1:
             return False
         return self._is_new(before, last, first)
 
-    def _by_mistake(self, last: str, first: str, count: int) -> bool:
+    def _may_be_two_words(self, last: str, first: str, count: int) -> bool:
         """Return whether the two parts may be two words, although they occur `count` times as one word."""
         if last in _PREFIXES and len(first) > _SHORT_PART and first in self.counts:
             return True
@@ -165,7 +172,7 @@ class _DocumentWords:
         separate = (last in self.counts and first in self.counts) or self._rarer(last, first) < _VERY_FREQUENT
         return (separate and last not in _BEGINNINGS) or last + first not in self.everyday
 
-    def _goes_on(self, before: str, after: str) -> bool:
+    def _has_more_hyphens(self, before: str, after: str) -> bool:
         """Return whether the word has another hyphen, before or after this one, between two words."""
         ahead, last = before.lower().rpartition("-")[::2]
         first, behind = after.lower().partition("-")[::2]
@@ -174,11 +181,11 @@ class _DocumentWords:
         return bool(behind) and first in self.counts
 
     def _is_new(self, before: str, last: str, first: str) -> bool:
-        """Return whether the two parts are one word. It occurs nowhere else in the document."""
+        """Return whether two parts that occur together nowhere else in the document are one word."""
         everyday = last + first in self.everyday
         if first in _CONJUNCTIONS:
             return everyday
-        if not everyday and self._stands_at_hyphens(last, first):
+        if not everyday and self._usually_hyphened(last, first):
             return False
         if self.language in _SELDOM_HYPHENED:
             return everyday or not before.isupper() or len(before) == 1
@@ -187,7 +194,7 @@ class _DocumentWords:
         with_followers = self.language in _WITH_FOLLOWERS
         if with_followers and first in _FOLLOWERS and not (everyday and len(first) < _SHORT_PART):
             return False
-        if last in _NO_WORDS:
+        if last in _NEVER_WORDS:
             return True
         if first in _ENDS:
             return everyday or with_followers or len(last) <= _SHORT_PART or not self._is_word(last)
@@ -203,9 +210,9 @@ class _DocumentWords:
         strict = self.language == "en" or not (self.language or not (last + first).isascii())
         return not (strict or words)
 
-    def _stands_at_hyphens(self, last: str, first: str) -> bool:
+    def _usually_hyphened(self, last: str, first: str) -> bool:
         """Return whether other words of the document have the first part before a hyphen, or the second after one."""
-        if min(len(last), len(first)) < _SHORT_PART - 1 or first in _ENDS or last in _BEGINNINGS | _NO_WORDS:
+        if min(len(last), len(first)) < _SHORT_PART - 1 or first in _ENDS or last in _BEGINNINGS | _NEVER_WORDS:
             return False
         return last in self.before or first in self.behind
 
@@ -222,12 +229,12 @@ class _DocumentWords:
         return long_enough and first not in _ENDS and self._is_word(last) and self._is_word(first)
 
 
-def _ends(before: str, after: str) -> tuple[str, str]:
+def _parts_at_hyphen(before: str, after: str) -> tuple[str, str]:
     """Return the parts right before and right after the hyphen, in lower case."""
     return before.lower().rpartition("-")[2], after.lower().partition("-")[0]
 
 
-def _ranks(words: Collection[str]) -> dict[str, int]:
+def _everyday_ranks(words: Collection[str]) -> dict[str, int]:
     """Return the ranks of everyday words: the words that a tokenizer of the product counts as one token.
 
     There are some 50,000 such words in many languages, most of them English. The data file of the tokenizer's package

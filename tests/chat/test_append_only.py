@@ -10,7 +10,7 @@ import redis
 from pytest_django.fixtures import Settings
 
 from chat.realtime import append_only
-from chat.realtime.append_only import DUE, PAUSED, REWRITE_INTERVAL, rewrite_if_due
+from chat.realtime.append_only import DUE_KEY, PAUSED_KEY, REWRITE_INTERVAL, rewrite_if_due
 from core.background import streams
 from tests.application import Application
 from tests.chat.documents import ask_and_wait
@@ -21,9 +21,9 @@ from tests.product import until
 @pytest.fixture(autouse=True)
 def _no_pause(application: Application) -> Iterator[None]:
     client = streams()
-    client.delete(DUE, PAUSED)
+    client.delete(DUE_KEY, PAUSED_KEY)
     yield
-    client.delete(DUE, PAUSED)
+    client.delete(DUE_KEY, PAUSED_KEY)
 
 
 def on_disk(text: str) -> bool:
@@ -35,7 +35,7 @@ def on_disk(text: str) -> bool:
 
 def rewritten(text: str) -> bool:
     """Call as the sweeper does, without its pause, since another test may have Redis rewrite just now."""
-    streams().delete(PAUSED)
+    streams().delete(PAUSED_KEY)
     rewrite_if_due()
     return not on_disk(text)
 
@@ -54,17 +54,17 @@ def test_a_closed_temporary_conversation_leaves_the_file(person: Person) -> None
 def test_rewrites_are_apart_and_none_is_forgotten() -> None:
     client: Any = streams()
     append_only.request_rewrite()
-    client.set(PAUSED, 1, ex=REWRITE_INTERVAL)
+    client.set(PAUSED_KEY, 1, ex=REWRITE_INTERVAL)
     rewrite_if_due()
-    assert client.get(DUE) == "1"
+    assert client.get(DUE_KEY) == "1"
 
     def nothing_due() -> bool:
-        client.delete(PAUSED)
+        client.delete(PAUSED_KEY)
         rewrite_if_due()
-        return bool(client.get(DUE) == "0")
+        return bool(client.get(DUE_KEY) == "0")
 
     until(nothing_due, "it is rewritten")
-    assert 0 < client.ttl(PAUSED) <= REWRITE_INTERVAL
+    assert 0 < client.ttl(PAUSED_KEY) <= REWRITE_INTERVAL
 
 
 def test_a_redis_that_does_not_permit_it_is_no_error(settings: Settings) -> None:
@@ -77,7 +77,7 @@ def test_a_redis_that_does_not_permit_it_is_no_error(settings: Settings) -> None
     try:
         append_only.request_rewrite()
         rewrite_if_due()
-        assert streams().get(DUE) is None
+        assert streams().get(DUE_KEY) is None
     finally:
         owner.acl_deluser(name)
 

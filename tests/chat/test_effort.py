@@ -88,7 +88,7 @@ def test_a_title_is_asked_for_with_the_least_effort(
     model = create_model(application, efforts=efforts, reasoning=reasoning)
     turn = person.caller.ask("Go.", {"tokens": 1_500, "title": uuid4().hex}, models=[str(model.pk)])
     person.caller.ended(turn["id"])
-    background.submit(titles.write(UUID(turn["id"]))).result()
+    background.submit(titles.write_title(UUID(turn["id"]))).result()
     assert application.model.requests("Write a title")[-1].body.get("reasoning_effort") == least
 
 

@@ -22,9 +22,9 @@ from accounts.models import User
 from chat.conversations.services import create_conversation
 from chat.models import Conversation, Message, Turn
 from chat.models.queries import ClaimedTurn
-from chat.realtime.event_stream import events_of, text_of
+from chat.realtime.event_stream import event_text, follow_turn
 from chat.realtime.events import EncodedEvent, Event, EventType, WireEvent, encode
-from chat.realtime.turn_stream import BATCH, _reader, append, news
+from chat.realtime.turn_stream import BATCH_EVENTS, _reader, append, next_events
 from chat.turns import runner
 from chat.turns.emitter import Answer
 from chat.turns.services import stop_turn
@@ -54,7 +54,7 @@ async def follow(turn: str, after: int = 0) -> AsyncIterator[list[EncodedEvent]]
     """Yield batches of events to the last one of the turn. A batch is empty after a silence."""
     seq = after
     while True:
-        events = await news(turn, seq)
+        events = await next_events(turn, seq)
         yield events
         if events:
             seq = events[-1].seq
@@ -134,7 +134,7 @@ def test_who_comes_while_news_are_on_their_way_gets_the_beginning_too() -> None:
 
 
 def test_a_reader_that_is_slow_gets_what_it_has_not_read_when_it_asks() -> None:
-    turn, last = str(uuid4()), 3 * BATCH
+    turn, last = str(uuid4()), 3 * BATCH_EVENTS
 
     async def run() -> list[list[EncodedEvent]]:
         await append(turn, events_between(turn, 1, 5))
@@ -146,7 +146,7 @@ def test_a_reader_that_is_slow_gets_what_it_has_not_read_when_it_asks() -> None:
 
     got = submit(run()).result(60)
     assert [event.seq for batch in got for event in batch] == list(range(1, last + 1))
-    assert max(map(len, got)) == BATCH
+    assert max(map(len, got)) == BATCH_EVENTS
 
 
 def test_a_redis_that_cuts_everybody_off_is_read_on_from_the_same_event() -> None:
@@ -175,7 +175,7 @@ def test_a_reader_of_a_turn_that_ended_without_its_last_event_is_sent_to_the_row
     Turn.objects.filter(pk=row.pk).update(finished=timezone.now() - timedelta(hours=1))
 
     async def run(turn: Turn) -> list[str]:
-        return [event.type for events in [batch async for batch in events_of(turn)] for event in events]
+        return [event.type for events in [batch async for batch in follow_turn(turn)] for event in events]
 
     assert submit(run(row)).result(WAIT) == ["SNAPSHOT"]
     row.status = Turn.Status.RUNNING  # as somebody has read it who came before its end
@@ -194,7 +194,7 @@ def test_a_reader_who_was_late_gets_all_events_of_a_turn_that_has_ended(
         reader = _reader()
         reader._reading = asyncio.create_task(asyncio.Event().wait())  # type: ignore[arg-type]  # reads nothing
         try:
-            return [event.type for events in [batch async for batch in events_of(row)] for event in events]
+            return [event.type for events in [batch async for batch in follow_turn(row)] for event in events]
         finally:
             reader._reading.cancel()
             reader._reading = None
@@ -211,7 +211,7 @@ def test_who_reads_a_turn_that_no_worker_has_room_for_is_told_its_position(monke
     )
 
     async def run() -> list[list[WireEvent]]:
-        events = events_of(waits)
+        events = follow_turn(waits)
         first = await anext(events)
         await asyncio.to_thread(stop_turn, user=user, turn=before)
         batches = [first, await anext(events)]
@@ -250,11 +250,11 @@ def test_what_cannot_be_appended_is_the_error_of_its_turn_alone_and_a_repeat_is_
 def test_an_event_goes_out_as_it_was_written_but_for_what_it_says_to_people() -> None:
     wire: WireEvent = {"type": "TEXT_MESSAGE_CONTENT", "turn": "t", "seq": 3, "ts": 1.5, "part": 0, "delta": "né"}
     odd = EncodedEvent("TEXT_MESSAGE_CONTENT", 3, " " + encode(wire))  # to the letter
-    assert text_of(odd, "vi") is odd.text
+    assert event_text(odd, "vi") is odd.text
     detail = UNEXPECTED.detail.dump()
     error = EncodedEvent("RUN_ERROR", 4, encode({"type": "RUN_ERROR", "seq": 4, "detail": detail}))
-    assert detail in text_of(error, "en")
-    assert detail not in text_of(error, "vi") and '"seq":4' in text_of(error, "vi")
+    assert detail in event_text(error, "en")
+    assert detail not in event_text(error, "vi") and '"seq":4' in event_text(error, "vi")
 
 
 EVENTS = {"Accept": "text/event-stream"}

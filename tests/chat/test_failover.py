@@ -265,7 +265,7 @@ def test_titles_and_summaries_are_written_by_the_fallback_too(person: Person, ma
     model = make(url=DOWN, fallback=other)
     turn = answered_turn(person, model, {"text": "I stand in.", "title": "Standing in"})
     Message.objects.filter(pk=turn.answer_id).update(model=model)
-    submit(titles.write(turn.pk)).result(WAIT)
+    submit(titles.write_title(turn.pk)).result(WAIT)
     turn.conversation.refresh_from_db()
     assert turn.conversation.title == "Standing in"
     conversation = past(person.user, 30, words=300, model=model)
@@ -283,7 +283,7 @@ def test_a_fallback_that_one_may_not_use_is_never_asked(person: Person, make: Ma
         turn = answered_turn(person, model)
         assert (turn.status, turn.answer.error_code, turn.fallback_reason) == ("failed", "provider_unreachable", "")
         Message.objects.filter(pk=turn.answer_id).update(parts=[{"type": "text", "text": "Said."}])
-        submit(titles.write(turn.pk)).result(WAIT)
+        submit(titles.write_title(turn.pk)).result(WAIT)
         conversation = past(person.user, 30, words=300, model=model)
         summarise_now(user=person.user, conversation=conversation)
         jobs = SummaryJob.objects.filter(conversation=conversation, status="failed")

@@ -13,9 +13,9 @@ from chat.conversations.services import create_conversation
 from chat.models import Conversation, Message, NextMessage, Turn
 from chat.models.conversation_state import place_in_line
 from chat.sending.services import queue, send, send_next
-from chat.turns.line import first_in_line
+from chat.turns.line import find_startable
 from chat.turns.services import stop_turn
-from chat.turns.store import stale
+from chat.turns.store import find_stale
 from chat.turns.submit import Ask, regenerate
 from core.errors import ProductError
 from llm.models import Model, Provider
@@ -137,10 +137,10 @@ def test_more_wait_in_their_persons_own_line_which_nobody_else_waits_for(user: U
     other = User.objects.create_user("with-one")
     [one] = live(other)
     turns = list(Turn.objects.filter(conversation__owner=user).order_by("pk"))
-    assert first_in_line(other.pk) == [Turn.objects.get(conversation=one).pk]
-    assert first_in_line(user.pk) == [turn.pk for turn in turns[:5]]
+    assert find_startable(other.pk) == [Turn.objects.get(conversation=one).pk]
+    assert find_startable(user.pk) == [turn.pk for turn in turns[:5]]
     Turn.objects.filter(conversation__in=[many[0], many[3]]).update(status=Turn.Status.DONE)
-    assert first_in_line(user.pk) == [turns[number].pk for number in (1, 2, 4, 5, 6)]
+    assert find_startable(user.pk) == [turns[number].pk for number in (1, 2, 4, 5, 6)]
     live(user, 2)
 
 
@@ -149,9 +149,9 @@ def test_what_waits_is_found_again_by_the_sweeper_in_its_turn(user: User, settin
     live(user, 8)
     turns = [turn.pk for turn in Turn.objects.filter(conversation__owner=user).order_by("pk")]
     Turn.objects.filter(pk__in=turns).update(heartbeat=timezone.now() - timedelta(minutes=5))
-    assert set(stale().unclaimed) & set(turns) == set(turns[:5])
+    assert set(find_stale().unclaimed) & set(turns) == set(turns[:5])
     Turn.objects.filter(pk=turns[0]).update(status=Turn.Status.INTERRUPTED)
-    assert set(stale().unclaimed) & set(turns) == {turns[5]}
+    assert set(find_stale().unclaimed) & set(turns) == {turns[5]}
 
 
 def test_what_waits_is_written_when_it_is_its_turn(person: Person, settings: Settings) -> None:

@@ -8,7 +8,7 @@ import pytest
 from django.test import Client
 from django.urls import reverse
 
-from chat.conversations.sharing import share
+from chat.conversations.sharing import create_share
 from chat.models import Conversation, Turn
 from llm.models import Model, Provider
 from tests.application import Application
@@ -92,7 +92,7 @@ def test_a_whole_answer_cannot_be_continued(person: Person) -> None:
     [
         ("refusal", "model_declined", "The model declined"),
         ("content_filter", "content_filtered", "content filter"),
-        ("length", "empty_answer", "used up its answer before its first word"),
+        ("length", "empty_answer", "used its whole output limit for reasoning"),
         ("stop", "empty_answer", "finished without writing anything"),
     ],
 )
@@ -119,7 +119,7 @@ def test_whoever_reads_a_shared_page_or_an_export_is_told(
     script: dict[str, Any], shared: str, exported: str, person: Person, claude: Model
 ) -> None:
     turn = answered(person, script, claude)
-    link = share(user=person.user, conversation=Conversation.objects.get(pk=turn["conversation"]))
+    link = create_share(user=person.user, conversation=Conversation.objects.get(pk=turn["conversation"]))
     html = Client().get(reverse("chat:shared", args=[link.token])).content.decode()
     assert html.count('<p class="ended">') == bool(shared) and shared in html
     markdown = person.caller.http.get(f"conversations/{turn['conversation']}/export/", params={"kind": "md"}).text

@@ -8,9 +8,9 @@ import pytest
 from accounts.models import User
 from chat.conversations.services import MOST_CHOSEN, chosen_conversations
 from chat.lab.models import Replay
-from chat.lab.services import check
+from chat.lab.services import check_replay
 from chat.models import Conversation
-from chat.turns.submit import MAX_MODELS, models_of
+from chat.turns.submit import MAX_MODELS, choose_models
 from core.errors import ProductError
 
 pytestmark = pytest.mark.django_db
@@ -39,8 +39,8 @@ def test_conversations_that_are_changed_at_once(olga: User) -> None:
 def test_models_that_answer_side_by_side(olga: User) -> None:
     place = Conversation.objects.create(owner=olga)
     models = [uuid4() for _ in range(MAX_MODELS + 1)]
-    assert code(lambda: models_of(place, models)) == "too_many_models"
-    assert code(lambda: models_of(place, models[1:])) == "not_found"
+    assert code(lambda: choose_models(place, models)) == "too_many_models"
+    assert code(lambda: choose_models(place, models[1:])) == "not_found"
 
 
 @pytest.mark.parametrize(
@@ -48,5 +48,5 @@ def test_models_that_answer_side_by_side(olga: User) -> None:
     [(True, Replay.MOST_ASKED, "too_many_to_ask"), (False, Replay.MOST, "bad_number_of_turns")],
 )
 def test_turns_of_a_replay(olga: User, asks: bool, most: int, refused: str) -> None:
-    assert code(lambda: check(user=olga, job=Replay(asks=asks, most=most + 1))) == refused
-    assert code(lambda: check(user=olga, job=Replay(asks=asks, most=most))) != refused
+    assert code(lambda: check_replay(user=olga, job=Replay(asks=asks, most=most + 1))) == refused
+    assert code(lambda: check_replay(user=olga, job=Replay(asks=asks, most=most))) != refused

@@ -13,7 +13,7 @@ from accounts.models import User
 from chat.models import Conversation, Message, Turn
 from chat.models.parts import MessagePart
 from chat.models.queries import claim
-from chat.turns.store import Ending, TurnOutcome, TurnProgress, checkpoint, dump, end
+from chat.turns.store import Ending, TurnOutcome, TurnProgress, checkpoint, dump_parts, end_turn
 
 LONG_AGO = timedelta(seconds=20)  # but not so long that a sweeper would end the turn
 
@@ -107,7 +107,7 @@ def test_what_cannot_be_stored_is_left_out_and_what_is_only_written_like_it_stay
         {"type": "text", "text": "A NUL\x00, half a \ud83d, and in code: \\u0000, \\\\u0000, C:\\u0000.txt"}
     ]
     stored = "A NUL, half a ?, and in code: \\u0000, \\\\u0000, C:\\u0000.txt"
-    checkpoint([TurnProgress(turn, dump(parts), 1)])
+    checkpoint([TurnProgress(turn, dump_parts(parts), 1)])
     assert Message.objects.get(pk=turn.answer_id).text == stored
-    assert end(turn, Ending(Turn.Status.DONE), TurnOutcome(parts, 2))
+    assert end_turn(turn, Ending(Turn.Status.DONE), TurnOutcome(parts, 2))
     assert Message.objects.get(pk=turn.answer_id).text == stored

@@ -13,8 +13,8 @@ from django.utils import translation
 from accounts.models import User
 from chat.models import Conversation, Message, RenderedAnswer, Turn
 from chat.models.tree import with_rows
-from chat.rendering.cache import blocks_of
-from chat.web.messages import answers_page, placed
+from chat.rendering.cache import render_answers
+from chat.web.messages import answers_page, build_views
 from files.models import File
 from tests.chat.conversations import past
 
@@ -154,7 +154,7 @@ def test_text_language_and_renderer_count(browser: Client, owner: User, place: C
 def test_what_is_being_written_is_not_kept_and_what_is_deleted_goes(place: Conversation) -> None:
     done, pending = Message.objects.filter(conversation=place, role="assistant")
     pending.status = Message.Status.PENDING
-    assert blocks_of([(done, {}), (pending, {})])[pending.pk] == [[f"<p>{CITING}</p>"]]
+    assert render_answers([(done, {}), (pending, {})])[pending.pk] == [[f"<p>{CITING}</p>"]]
     assert [row.message_id for row in RenderedAnswer.objects.all()] == [done.pk]
     place.delete()
     assert not RenderedAnswer.objects.exists()
@@ -164,13 +164,13 @@ def test_an_answer_that_is_deleted_while_it_is_shown_is_shown(place: Conversatio
     with connection.cursor() as cursor:
         cursor.execute("SET CONSTRAINTS ALL IMMEDIATE")  # as at the end of a request's statement
     deleted = Message(conversation=place, role="assistant", parts=[{"type": "text", "text": CITING}])
-    assert blocks_of([(deleted, {})])[deleted.pk] == [[f"<p>{CITING}</p>"]]
+    assert render_answers([(deleted, {})])[deleted.pk] == [[f"<p>{CITING}</p>"]]
     assert not RenderedAnswer.objects.exists()
 
 
 def test_an_answer_that_a_page_shows_twice_is_kept_once(place: Conversation) -> None:
     answer = Message.objects.get(conversation=place, depth=1)
-    assert list(blocks_of([(answer, {}), (answer, {})])) == [answer.pk]
+    assert list(render_answers([(answer, {}), (answer, {})])) == [answer.pk]
     assert RenderedAnswer.objects.filter(message=answer).count() == 1
 
 
@@ -185,7 +185,7 @@ def test_an_answer_that_grows_while_its_page_is_made_is_shown_beside_the_others(
         Turn.objects.create(conversation=conversation, user_message=question, answer=answer, slot=slot, status="done")
     read = list(with_rows(Message.objects.filter(pk=second.pk)))
     Message.objects.filter(pk=second.pk).update(parts=[{"type": "text", "text": "Grown."}])
-    [view] = placed(read, conversation, side_by_side_last=True)
+    [view] = build_views(read, conversation, side_by_side_last=True)
     assert [part["blocks"] for part in view.parts] == [["<p>Grown.</p>"]]
     assert [each.parts[0]["text"] for each in view.alternatives][1] == "Grown."
 

@@ -21,7 +21,7 @@ from chat.openai_api.serialize import Completion
 from chat.realtime import event_stream, turn_stream
 from chat.realtime.events import Approval, EventType, WireEvent, fold
 from chat.turns import store
-from chat.turns.emitter import Answer, answer_of
+from chat.turns.emitter import Answer, load_answer
 from chat.turns.store import INTERRUPTED, Ending, TurnOutcome, TurnProgress, last_event
 from chat.turns.submit import Ask
 from chat.turns.submit import submit as begin
@@ -67,9 +67,9 @@ DONE = Ending(Turn.Status.DONE)
 def turn(committed: None, workspace: None, monkeypatch: pytest.MonkeyPatch) -> Turn:
     """One that a worker has begun."""
     monkeypatch.setattr(TURNS, "key", f"turns:queue:{uuid4()}")  # that nobody takes from
-    monkeypatch.setattr(turn_stream, "BLOCK", 100)
+    monkeypatch.setattr(turn_stream, "BLOCK_MILLISECONDS", 100)
     monkeypatch.setattr(event_stream, "POLL_INTERVAL", 0.01)
-    monkeypatch.setattr(event_stream, "LAST_WITHIN", 0.1)
+    monkeypatch.setattr(event_stream, "LAST_EVENTS_DELAY", 0.1)
     user = User.objects.create_user(f"reads-{uuid4()}")
     return begin_turn(user)
 
@@ -88,7 +88,7 @@ async def lose(turn: UUID) -> None:
 
 
 async def checkpoint(turn: Turn, answer: Answer) -> None:
-    await on_database(store.checkpoint, [TurnProgress(turn, store.dump(answer.parts), answer.seq)])
+    await on_database(store.checkpoint, [TurnProgress(turn, store.dump_parts(answer.parts), answer.seq)])
 
 
 async def work(turn: Turn, dice: Random) -> Answer:
@@ -110,7 +110,7 @@ async def work(turn: Turn, dice: Random) -> Answer:
     answer.emit_payload(type_, payload)
     events = answer.drain()
     outcome = TurnOutcome(answer.parts, answer.seq, answer.usage_row(), finish_reason="stop")
-    assert await on_database(store.end, turn, DONE, outcome) is not None
+    assert await on_database(store.end_turn, turn, DONE, outcome) is not None
     await turn_stream.append(turn.pk, events)
     if dice.random() < 0.3:
         await lose(turn.pk)
@@ -118,7 +118,7 @@ async def work(turn: Turn, dice: Random) -> Answer:
 
 
 async def read(turn: Turn, after: int = 0) -> list[WireEvent]:
-    return [event.wire() async for events in event_stream.events_of(turn, after) for event in events]
+    return [event.wire() async for events in event_stream.follow_turn(turn, after) for event in events]
 
 
 def folded(wires: list[WireEvent]) -> list[MessagePart]:
@@ -191,7 +191,7 @@ def test_a_question_that_was_lost_while_nothing_more_comes_reaches_its_reader(tu
         await turn_stream.append(turn.pk, answer.drain())
         answer.emit(EventType.TOOL_CALL_APPROVAL, part=2, call="c", state=Approval.WAITING, until="")
         question = answer.drain()
-        events = event_stream.events_of(turn)
+        events = event_stream.follow_turn(turn)
         wires = [event.wire() for event in await anext(events)]
         await turn_stream.append(turn.pk, question)
         await lose(turn.pk)
@@ -219,7 +219,7 @@ def test_what_follows_a_loss_is_not_added_to_an_answer_that_lacks_what_was_lost(
             answer.add(TextDelta(words))
             await turn_stream.append(turn.pk, answer.drain())
         row = Turn.objects.select_related("answer")
-        return await answer_of(await on_database(row.get, pk=turn.pk))
+        return await load_answer(await on_database(row.get, pk=turn.pk))
 
     assert submit(run()).result(WAIT).parts == [{"type": "text", "text": "One two "}]
 
@@ -227,7 +227,7 @@ def test_what_follows_a_loss_is_not_added_to_an_answer_that_lacks_what_was_lost(
 def test_a_reader_of_a_turn_that_is_deleted_hears_no_more(turn: Turn) -> None:
     async def run() -> list[WireEvent]:
         reading = asyncio.create_task(read(turn))
-        await on_database(partial(store.end, turn, INTERRUPTED, TurnOutcome([], 0)))
+        await on_database(partial(store.end_turn, turn, INTERRUPTED, TurnOutcome([], 0)))
         await on_database(Turn.objects.filter(pk=turn.pk).delete)
         return await reading
 
@@ -238,7 +238,7 @@ def test_a_reader_waits_for_the_last_event_of_a_turn_whose_row_has_just_ended(
     turn: Turn, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A busy worker appends it seconds after it has stored the end; it was sent to the row, and had half of a text."""
-    monkeypatch.setattr(event_stream, "LAST_WITHIN", WAIT)
+    monkeypatch.setattr(event_stream, "LAST_EVENTS_DELAY", WAIT)
 
     async def run() -> list[str]:
         answer = Answer(str(turn.pk))
@@ -249,9 +249,9 @@ def test_a_reader_waits_for_the_last_event_of_a_turn_whose_row_has_just_ended(
         type_, payload = last_event(DONE, {})
         answer.emit_payload(type_, payload)
         events = answer.drain()
-        await on_database(store.end, turn, DONE, TurnOutcome(answer.parts, answer.seq))
+        await on_database(store.end_turn, turn, DONE, TurnOutcome(answer.parts, answer.seq))
         types, late = list[str](), 0
-        async for several in event_stream.events_of(turn):
+        async for several in event_stream.follow_turn(turn):
             types += [event.type for event in several]
             late += not several
             if late == 3:

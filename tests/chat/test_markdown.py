@@ -8,7 +8,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from chat.rendering.highlighting import Colours, highlighted
+from chat.rendering.highlighting import Colours, highlight
 from chat.rendering.markdown import MAX_CHARACTERS, BlockStream, render
 from chat.rendering.references import Source, Sources
 
@@ -198,10 +198,10 @@ def test_code_has_colours_in_a_known_language_up_to_a_size() -> None:
 def test_colours_end_where_their_time_does_and_the_code_stays_whole() -> None:
     code = "x = 1 # <a>\n" * 100
     colours = Colours(seconds=1e-9)
-    html = highlighted(code, "python", colours)
+    html = highlight(code, "python", colours)
     assert unescape(re.sub("<[^>]*>", "", html)) == code
     assert html.count("<span") == 1
-    assert highlighted(code, "python", colours) == escape(code, quote=False)
+    assert highlight(code, "python", colours) == escape(code, quote=False)
 
 
 @pytest.mark.parametrize("piece", ["![", "- a\n"])
@@ -344,7 +344,7 @@ def test_a_fence_that_closes_after_a_long_block_is_seen_at_once() -> None:
 def test_a_number_becomes_a_link_only_when_it_stands_for_a_document() -> None:
     sources = Sources()
     for number in (1, 2):
-        sources.learn([{"number": number, "title": "T", "url": f"https://example.org/{number}"}])
+        sources.add_documents([{"number": number, "title": "T", "url": f"https://example.org/{number}"}])
     text = "One [1], both [1][2], twice [[2]], a list [1, 7]: and [7], [1](https://x.example), `[1]`."
     html = "".join(render(text, sources))
     assert html.count('class="citation"') == 5

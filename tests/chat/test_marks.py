@@ -6,7 +6,7 @@ from uuid import UUID, uuid4
 
 import pytest
 
-from chat.conversations.titles import claim
+from chat.conversations.titles import claim_title
 from chat.models import Conversation, Mark, Message, Summary, SummaryJob, Turn
 from chat.models.summary import marks_on
 from chat.prompts.wording import plan_line
@@ -179,9 +179,9 @@ def test_a_turn_that_is_left_out_gives_no_title(person: Person, application: App
     until(lambda: Conversation.objects.get(pk=conversation.pk).titled, "it has been asked for")
     Conversation.objects.filter(pk=conversation.pk).update(titled=False)
     mark(person.caller, turn["message"], "excluded")
-    assert claim(conversation.pk) is None
+    assert claim_title(conversation.pk) is None
     mark(person.caller, turn["message"], None)
-    assert claim(conversation.pk) == UUID(turn["id"])
+    assert claim_title(conversation.pk) == UUID(turn["id"])
     assert json.dumps(marked(person.caller, str(conversation.pk))) == "{}"
 
 

@@ -224,18 +224,18 @@ def test_a_worker_killed_before_an_interrupted_answer_goes_on_is_made_up_for_onc
     turn = Turn.objects.create(
         conversation=place, user_message=question, answer=answer, model=Model.objects.get(name="scripted"), **ended
     )
-    assert place.pk not in resuming.due()
+    assert place.pk not in resuming.find_due()
     Turn.objects.filter(pk=turn.pk).update(finished=timezone.now() - timedelta(seconds=20))
-    assert place.pk in resuming.due()
+    assert place.pk in resuming.find_due()
     sweep_turns()
     assert questions(person.caller, str(place.pk), 2)[1] == TEXTS["continue"].built_in
-    assert place.pk not in resuming.due()
+    assert place.pk not in resuming.find_due()
 
 
 def test_without_beat_any_worker_makes_up_for_it(person: Person) -> None:
     place = left_behind(person)
-    background.streams().delete(background.run_key("chat.tasks.sweep_turns"))
-    background.submit(schedule.look()).result()
+    background.streams().delete(background.key_of("chat.tasks.sweep_turns"))
+    background.submit(schedule.run_overdue_tasks()).result()
     assert questions(person.caller, str(place.pk), 2)[1] == "Second."
 
 

@@ -119,7 +119,9 @@ def test_what_says_nothing_new_is_accepted_everywhere_and_not_sent(
 def test_what_another_protocol_has_no_word_for_is_refused_by_name(
     person: Person, openai_client: OpenAI, foreign: str, body: dict[str, Any], param: str
 ) -> None:
-    with pytest.raises(openai.BadRequestError, match=f"{foreign} cannot be given “{param}”") as refused:
+    with pytest.raises(
+        openai.BadRequestError, match=f"The provider of {foreign} does not support “{param}”"
+    ) as refused:
         openai_client.chat.completions.create(model=foreign, messages=user_messages("Hi"), extra_body=body)
     assert (refused.value.param, refused.value.code) == (param, "unsupported_parameter")
     assert not Conversation.objects.filter(owner=person.user).exists()

@@ -84,18 +84,18 @@ def test_calls_and_results_must_belong_together(person: Person, messages: list[A
     assert refusal(person, messages=messages)[1]["param"] == param
 
 
-def pictured(url: str) -> list[Any]:
+def has_page_pictures(url: str) -> list[Any]:
     return [{"role": "user", "content": [{"type": "image_url", "image_url": {"url": url}}]}]
 
 
 def test_images_are_never_fetched_and_never_hidden(person: Person, scripted_model_row: Model) -> None:
-    _, error = refusal(person, messages=pictured("http://127.0.0.1:9/cat.png"))
+    _, error = refusal(person, messages=has_page_pictures("http://127.0.0.1:9/cat.png"))
     assert (error["code"], error["param"]) == ("unsupported_image_url", "messages[0].content[0].image_url")
     real = f"data:image/png;base64,{base64.b64encode(image('PNG')).decode()}"
-    assert refusal(person, messages=pictured(real))[1]["code"] == "unsupported_content"  # it cannot see
+    assert refusal(person, messages=has_page_pictures(real))[1]["code"] == "unsupported_content"  # it cannot see
     seeing = Model.objects.create(provider=scripted_model_row.provider, name=f"eye-{uuid4().hex}", vision=True)
     broken = f"data:image/png;base64,{base64.b64encode(b'no image at all').decode()}"
-    assert refusal(person, model=seeing.name, messages=pictured(broken))[1]["code"] == "invalid_image"
+    assert refusal(person, model=seeing.name, messages=has_page_pictures(broken))[1]["code"] == "invalid_image"
     seeing.delete()
 
 
@@ -259,7 +259,7 @@ def test_old_requests_are_forgotten_with_their_images_and_nothing_else(
 ) -> None:
     eye = Model.objects.create(provider=scripted_model_row.provider, name=f"eye-{uuid4().hex}", vision=True)
     picture = f"data:image/png;base64,{base64.b64encode(image('PNG', 9, 9)).decode()}"
-    openai_client.chat.completions.create(model=eye.name, messages=pictured(picture))
+    openai_client.chat.completions.create(model=eye.name, messages=has_page_pictures(picture))
     openai_client.chat.completions.create(model="scripted", messages=user_messages("Still new"))
     person.caller.http.post("files/", files={"file": ("mine.png", image("PNG", 8, 8))}).raise_for_status()
     person.caller.ended(person.caller.ask("A conversation")["id"])

@@ -65,7 +65,10 @@ def test_a_page_without_text_stays_empty(
     application.model.set_script(reader.name.rpartition(":")[2], {"text": "."})
     file = settled(upload(person, scanned(tmp_path, words="Typed.").read_bytes(), "scan.pdf"))
     assert FileText.objects.get(file=file).text.strip() == "Typed."
-    assert str(file.notes[0]) == "1 of its 2 pages have no text, like scans. Run text recognition (OCR) to get theirs."
+    assert (
+        str(file.notes[0])
+        == "1 of its 2 pages have no text, like scans. Run text recognition (OCR) on it, then upload it again."
+    )
 
 
 @pytest.mark.django_db

@@ -137,7 +137,7 @@ def test_a_persons_links_have_limits_together(
     Share.objects.update(characters=sharing.MAX_SHARED_CHARACTERS - share.characters + 1)
     refused = make()
     assert (refused.status_code, refused.json()["code"]) == (409, "too_much_shared")
-    assert "End one of a long conversation" in refused.json()["detail"]
+    assert "End the link of a long conversation" in refused.json()["detail"]
     Share.objects.update(characters=0)
     monkeypatch.setattr(sharing, "MAX_SHARES_OF_PERSON", 1)
     assert make().json()["code"] == "too_many_shares"

@@ -24,7 +24,7 @@ from chat.models.conversation_state import (
 )
 from chat.models.parts import MessagePart
 from chat.models.queries import ClaimedTurn, DayMention, branch, claim, store_turns
-from chat.turns.store import Ending, TurnOutcome, end
+from chat.turns.store import Ending, TurnOutcome, end_turn
 from core.errors import NotFound
 from core.sentences import Sentence
 from files.models import File
@@ -293,8 +293,8 @@ def test_what_may_follow_in_a_conversation_is_told_from_its_rows(owner: User, mo
 def test_an_answer_ends_once(owner: User, model: Model) -> None:
     turn = claimed(queued(owner, model)).turn
     parts: list[MessagePart] = [{"type": "text", "text": "100 % {sure}"}]
-    assert end(turn, Ending("done"), TurnOutcome(parts, 1, {"input": 3})) == Conversation.State.IDLE
-    assert end(turn, Ending("failed", "a_code", Sentence("Why.")), TurnOutcome([], 2)) is None
+    assert end_turn(turn, Ending("done"), TurnOutcome(parts, 1, {"input": 3})) == Conversation.State.IDLE
+    assert end_turn(turn, Ending("failed", "a_code", Sentence("Why.")), TurnOutcome([], 2)) is None
     row = Turn.objects.select_related("answer").get(pk=turn.pk)
     assert (row.status, row.usage, row.attempt) == ("done", {"input": 3}, turn.attempt + 1)
     assert (row.answer.status, row.answer.parts, row.answer.error_code) == ("done", parts, "")

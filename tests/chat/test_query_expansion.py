@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from django.apps import apps
 
-from chat.documents.passages import MAX_QUERY, phrasings_of
+from chat.documents.passages import MAX_QUERY, search_queries
 from chat.models import Conversation, Message
 from chat.tools.files import MAX_VARIANTS, expanded
 from llm.types.tools import BadArguments
@@ -24,12 +24,12 @@ from tests.conftest import Person
     ],
 )
 def test_a_question_is_searched_by_its_end_and_its_start(question: str, searched: list[str]) -> None:
-    assert phrasings_of(question) == searched
+    assert search_queries(question) == searched
 
 
 def test_a_long_question_is_cut_between_words() -> None:
     pasted = " ".join(f"word{number}" for number in range(200))
-    end, start = phrasings_of(f"Look at this: {pasted} So what is the fee?")
+    end, start = search_queries(f"Look at this: {pasted} So what is the fee?")
     assert end.endswith("So what is the fee?") and end.split()[0] in pasted.split()
     assert start.startswith("Look at this: word0") and start.split()[-1] in pasted.split()
     assert len(end) + len(start) <= MAX_QUERY

@@ -11,7 +11,7 @@ from pytest_django.fixtures import Settings
 
 from accounts.models import User
 from chat.models import Conversation, Message, Turn
-from chat.realtime.event_stream import events_of
+from chat.realtime.event_stream import follow_turn
 from chat.realtime.events import EventType
 from tests.accounts.programs import Program
 from tests.chat.conversations import past
@@ -71,6 +71,6 @@ def test_a_reader_of_an_answer_that_has_ended_gets_it_from_the_row(olga: User) -
     turn = answering(olga, Turn.Status.DONE)
 
     async def read() -> list[str]:
-        return [event.type async for events in events_of(turn) for event in events]
+        return [event.type async for events in follow_turn(turn) for event in events]
 
     assert async_to_sync(read)() == [EventType.SNAPSHOT]

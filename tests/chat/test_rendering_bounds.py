@@ -8,7 +8,7 @@ from html import escape
 import pytest
 
 from chat.rendering import markdown
-from chat.rendering.highlighting import SPANS
+from chat.rendering.highlighting import MAX_SPANS
 from chat.rendering.markdown import MAX_CHARACTERS, MAX_HTML, BlockStream, RenderAllowance, render
 from tests.chat.dense_texts import DENSE, SOURCES, text
 
@@ -42,7 +42,7 @@ def test_formulas_of_an_answer_have_an_allowance_together() -> None:
         assert "<code>" in html  # the others stand there as they were written
         assert len(html) < 1_000_000
     many = "".join(f"$x_{{{number}}}$ " for number in range(8_000))
-    assert len(FORMULA.findall("".join(render(many)))) == markdown.FORMULA_CHARACTERS // markdown.SHORTEST_FORMULA
+    assert len(FORMULA.findall("".join(render(many)))) == markdown.MAX_FORMULA_CHARACTERS // markdown.MIN_FORMULA_COST
 
 
 def test_an_ordinary_answer_with_many_formulas_has_them_all() -> None:
@@ -54,8 +54,8 @@ def test_an_ordinary_answer_with_many_formulas_has_them_all() -> None:
 @pytest.mark.parametrize("name", ["json", "nginx", "c", "yaml", "python"])
 def test_colours_of_an_answer_have_an_allowance_together(name: str) -> None:
     html = "".join(render(text(name)))
-    assert html.count("<span") <= SPANS + 2 * 6  # of the heads of the code, too
-    assert size([html]) < 100_000 * 5 + SPANS * 40
+    assert html.count("<span") <= MAX_SPANS + 2 * 6  # of the heads of the code, too
+    assert size([html]) < 100_000 * 5 + MAX_SPANS * 40
 
 
 def test_what_is_not_rendered_is_cut_off_where_it_is_too_long() -> None:
@@ -64,7 +64,7 @@ def test_what_is_not_rendered_is_cut_off_where_it_is_too_long() -> None:
     (html,) = render("ä" * 500_000)
     shown, _, rest = html.removeprefix("<pre>").partition("</pre>")
     assert shown == "ä" * MAX_CHARACTERS
-    assert "The rest is not shown here" in rest
+    assert "The rest is too long to be shown here" in rest
 
 
 def test_all_texts_of_an_answer_share_one_allowance() -> None:

@@ -10,10 +10,10 @@ from django.utils import timezone
 
 from accounts.models import User
 from accounts.services import delete_user
-from chat.conversations.erasing import erase_due, erase_old, hold
+from chat.conversations.erasing import erase_due, erase_old, set_hold
 from chat.conversations.services import delete_conversation
 from chat.models import Attachment, Conversation
-from chat.openai_api.create_turn import forget_old
+from chat.openai_api.create_turn import delete_old_conversations
 from core.audit.models import Entry
 from core.errors import ProductError
 from files.models import File
@@ -79,26 +79,26 @@ def test_nothing_under_a_legal_hold_is_erased(olga: User, admin: User) -> None:
     change_settings(user=None, fields={"conversation_days": DAYS})
     conversations = [aged(past(olga, 1), DAYS + 1), aged(past(olga, 1), DAYS + 1), aged(past(binh, 1), DAYS + 1)]
     for conversation in conversations[:2]:
-        hold(user=admin, conversation=conversation, under_hold=True)
+        set_hold(user=admin, conversation=conversation, under_hold=True)
     api = aged(past(binh, 1), 400, origin="api")
     temporary = Conversation.objects.create(owner=binh, origin="temporary")
     delete_conversation(user=binh, conversation=temporary)
     Conversation.objects.filter(pk=conversations[0].pk).update(deleted=timezone.now() - timedelta(days=3))
     assert (erase_old(), erase_due()) == (0, 0)
-    forget_old()
+    delete_old_conversations()
     assert Conversation.objects.filter(pk__in=[each.pk for each in (*conversations, api, temporary)]).count() == 5
     assert not Conversation.objects.visible_to(binh).filter(pk=temporary.pk).exists()
-    hold(user=admin, conversation=conversations[1], under_hold=False)
+    set_hold(user=admin, conversation=conversations[1], under_hold=False)
     assert erase_old() == 1
     assert not Conversation.objects.filter(pk=conversations[1].pk).exists()
 
 
 def test_who_is_under_a_legal_hold_is_neither_erased_nor_deleted(olga: User, admin: User) -> None:
     place = past(olga, 1)
-    hold(user=admin, conversation=place, under_hold=True)
+    set_hold(user=admin, conversation=place, under_hold=True)
     with pytest.raises(ProductError, match="legal hold"):
         erase_person(user=admin, person=olga)
-    hold(user=admin, conversation=place, under_hold=False)
+    set_hold(user=admin, conversation=place, under_hold=False)
     User.objects.filter(pk=olga.pk).update(legal_hold=True)
     for act in (erase_person, delete_user):
         with pytest.raises(ProductError, match="legal hold"):

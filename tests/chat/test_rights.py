@@ -19,7 +19,7 @@ from accounts.services import create_token
 from chat.conversations.erasing import erase_old
 from chat.models import Conversation, Message, Share, Turn
 from chat.models.conversation_state import ChatScope, scope_of
-from chat.openai_api.names import find, named_models
+from chat.openai_api.names import find_named, named_models
 from chat.prompts.turn_context import base_context, context_of_draft
 from chat.turns import rights
 from chat.turns.submit import Ask, submit
@@ -89,7 +89,7 @@ def asks(user: User, model: Model) -> bool:
 
 def found_in_protocol(user: User, name: str) -> bool:
     try:
-        return bool(find(user, name))
+        return bool(find_named(user, name))
     except ProductError as error:
         assert error.code == "model_not_found"
         return False
@@ -308,14 +308,14 @@ def test_a_turn_may_go_on_until_what_it_uses_is_taken_away(olga: User, model: Mo
         (using(olga, model, persona=by_group[0].pk), rights.PERSONA),
         (using(olga, model, project=by_group[1].pk), rights.PROJECT),
     ]
-    assert [rights.lost(uses) for uses, _ in turns] == [{}] * 6
+    assert [rights.find_lost_rights(uses) for uses, _ in turns] == [{}] * 6
     everyone(all_models=True, may=[])
     Persona.objects.filter(pk=persona.pk).update(visibility="private")
     membership.delete()
     group.members.remove(olga)
-    assert [[*rights.lost(uses).values()] for uses, _ in turns] == [[sentence] for _, sentence in turns]
+    assert [[*rights.find_lost_rights(uses).values()] for uses, _ in turns] == [[sentence] for _, sentence in turns]
     nothing_for_everyone()
-    assert {*rights.lost(using(olga, model)).values()} == {rights.MODEL}
+    assert {*rights.find_lost_rights(using(olga, model)).values()} == {rights.MODEL}
 
 
 @database
@@ -350,7 +350,7 @@ def test_the_persona_of_a_project_answers_whoever_is_in_it(olga: User, model: Mo
     project = Project.objects.create(owner=other, name="P", persona=persona)
     Membership.objects.create(project=project, user=olga)
     base = base_context(user=olga, model=model, scope=ChatScope(project=project, persona=persona))
-    assert rights.lost({uuid4(): rights.uses_of(base)}) == {}
+    assert rights.find_lost_rights({uuid4(): rights.get_uses(base)}) == {}
 
 
 @pytest.fixture

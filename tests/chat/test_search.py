@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from accounts.models import User
 from chat.conversations.importing.jobs import store
 from chat.conversations.importing.reading import ImportedConversation, ImportedMessage
-from chat.conversations.search import excerpt, search
+from chat.conversations.search import cut_excerpt, search
 from chat.models import Conversation, Message
 from chat.models.words import parse_query, tsquery
 from core.marks import without_marks
@@ -86,7 +86,7 @@ def test_no_query_is_an_error_of_the_database(query: str) -> None:
     phrases = parse_query(query)
     assert all(term.word.isalnum() for phrase in phrases for term in phrase)
     assert (tsquery(phrases) == "") == (not phrases)
-    pieces = excerpt(f"before {query} after", phrases)
+    pieces = cut_excerpt(f"before {query} after", phrases)
     assert "".join(piece for piece, _ in pieces).startswith(("before", "…"))
 
 

@@ -240,5 +240,5 @@ def test_a_conversation_is_opened_at_its_beginning_or_a_day(user: User, browser:
     day = timezone.localdate() - timedelta(days=5)
     assert browser.get(address, {"since": day.isoformat()})["Location"] == f"{address}?at={middle.pk}#m-{middle.pk}"
     late = browser.get(address, {"since": (timezone.localdate() + timedelta(days=2)).isoformat()})
-    assert late.status_code == 400 and "Nothing was written here on that day or later" in late.content.decode()
-    assert "Write the day as in" in browser.get(address, {"since": "tomorrow"}).content.decode()
+    assert late.status_code == 400 and "There are no messages on or after that day" in late.content.decode()
+    assert "Write the day as a date" in browser.get(address, {"since": "tomorrow"}).content.decode()

@@ -4,7 +4,7 @@ from uuid import uuid4
 
 import pytest
 
-from chat.turns.submit import Ask, text_of
+from chat.turns.submit import Ask, checked_text
 from core.errors import ProductError
 
 
@@ -12,12 +12,12 @@ from core.errors import ProductError
     "sent", ["    if x:\n        y()\n", "\n\r\n\tindented\n\n  more  \n\n", "plain", "\u3000全角", "trailing  \t"]
 )
 def test_a_message_is_stored_as_it_was_written(sent: str) -> None:
-    assert text_of(Ask(sent)) == sent
+    assert checked_text(Ask(sent)) == sent
 
 
 @pytest.mark.parametrize("sent", ["", "   ", "\n \t\r\n"])
 def test_blanks_alone_are_no_message(sent: str) -> None:
     with pytest.raises(ProductError) as caught:
-        text_of(Ask(sent))
+        checked_text(Ask(sent))
     assert caught.value.code == "empty_message"
-    assert text_of(Ask(sent, files=[uuid4()])) == "", "files can go alone"
+    assert checked_text(Ask(sent, files=[uuid4()])) == "", "files can go alone"

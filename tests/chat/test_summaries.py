@@ -17,7 +17,7 @@ from chat.conversations.marks import mark_turn
 from chat.models import Attachment, Message, Summary, SummaryJob
 from chat.models.tree import newest_leaf, rows_between
 from chat.summaries import due
-from chat.summaries.jobs import context_for, load
+from chat.summaries.jobs import load_context, load_task
 from chat.summaries.writing import transcript
 from core.errors import ProductError
 from files.models import File, FileText
@@ -231,7 +231,9 @@ def test_an_input_larger_than_the_model_is_summarised_in_chunks(application: App
     count = Summary.objects.filter(conversation=row).count()
     assert count > 3
     assert all(each.last.role == "assistant" for each in Summary.objects.filter(conversation=row))  # whole turns
-    sent = due.costs(context_for(SummaryJob.objects.get(conversation=row)), rows_between(None, summary.last_id), 0)
+    sent = due.measure_messages(
+        load_context(SummaryJob.objects.get(conversation=row)), rows_between(None, summary.last_id), 0
+    )
     assert summary.tokens_in == sum(cost.tokens for cost in sent)
     assert summary.shortened == [str(long.pk)]
     assert summary.first.depth == 0 and summary.messages == summary.last.depth + 1
@@ -278,15 +280,15 @@ def test_no_window_is_so_small_that_messages_are_cut_to_nothing(
     model = Model.objects.create(provider=scripted_model_row.provider, name=uuid4().hex, context_window=window)
     place = past(person.user, 200, words=100)
     job = SummaryJob.objects.create(conversation=place, model=model, reason=SummaryJob.Reason.ASKED, fixed=300)
-    work = load(job, model, None)
+    work = load_task(job, model, None)
     assert work is not None
     assert not any(piece.shortened for piece in transcript(work.rows, work.brief))
     model.max_output = 600
-    short = load(job, model, None)
+    short = load_task(job, model, None)
     assert short is not None and short.brief.budget <= 400  # or every attempt would be cut off
     tiny = Model(name="tiny", context_window=1_500)
     with pytest.raises(ProductError, match="Choose a larger model") as refused:
-        load(job, tiny, None)
+        load_task(job, tiny, None)
     assert refused.value.code == "summary_window_too_small"
 
 
@@ -297,7 +299,7 @@ def test_a_file_that_no_prompt_has_whole_costs_its_stub(person: Person, reader: 
     FileText.objects.create(file=file, text="word " * 9_000)
     Attachment.objects.create(message=question, file=file, name=file.name, ordinal=0)
     job = SummaryJob(conversation=place, model=reader)
-    first, *_ = due.costs(context_for(job), rows_between(None, question.pk), 0)
+    first, *_ = due.measure_messages(load_context(job), rows_between(None, question.pk), 0)
     assert first.tokens < 200
 
 

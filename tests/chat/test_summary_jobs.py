@@ -21,8 +21,8 @@ from chat.models.conversation_state import state_of
 from chat.models.tree import rows_between
 from chat.summaries import due
 from chat.summaries.ending import SUMMARIES, interrupt
-from chat.summaries.idle import idle
-from chat.summaries.jobs import claim, context_for
+from chat.summaries.idle import lock_idle
+from chat.summaries.jobs import claim_job, load_context
 from core.jobs import sweep
 from llm.models import Model
 from tests.application import Application
@@ -158,7 +158,7 @@ def _swept(_: Conversation) -> None:
 
 
 def _sent(place: Conversation) -> None:
-    with idle(place.owner, place):
+    with lock_idle(place.owner, place):
         pass
 
 
@@ -201,7 +201,7 @@ def test_what_stands_in_has_the_rest_of_the_two_minutes(person: Person, ended: C
 def test_a_job_with_too_little_time_left_is_not_begun_nor_stood_in_for(person: Person) -> None:
     place, long_ago = past(person.user, 2), timezone.now() - timedelta(seconds=91)
     job = SummaryJob.objects.create(conversation=place, created=long_ago)
-    assert claim(job.pk) is None
+    assert claim_job(job.pk) is None
     interrupt(job.pk)
     assert not SummaryJob.objects.live().filter(conversation=place).exists()
 
@@ -315,12 +315,12 @@ def test_a_turn_full_of_tool_results_is_no_reason_to_summarise(application: Appl
     row = Conversation.objects.get(pk=place)
     ended = Turn.objects.filter(conversation=place).latest("pk")
     call = ended.report["calls"][-1]
-    context = context_for(SummaryJob(conversation=row, model=ended.model))
+    context = load_context(SummaryJob(conversation=row, model=ended.model))
     result = {"section": "current", "source": "r", "role": "tool", "tokens": 1_400, "state": "full"}
     assert call["used"] + result["tokens"] > 1_500  # the ceiling
     heavy: Any = {**call, "used": call["used"] + 1_400, "messages": [*call["messages"], result]}
-    assert due.job_after(context, heavy, ended, "Found.") is None
-    assert due.job_after(context, heavy, ended, f"Found: {FILLER * 5}") is not None
+    assert due.plan_job_after(context, heavy, ended, "Found.") is None
+    assert due.plan_job_after(context, heavy, ended, f"Found: {FILLER * 5}") is not None
 
 
 def test_a_file_that_only_its_name_is_sent_of_counts_as_that(
@@ -334,11 +334,11 @@ def test_a_file_that_only_its_name_is_sent_of_counts_as_that(
         ask_and_wait(person, str(place), f"{number} {FILLER * 4}")
     row = Conversation.objects.select_related("owner", "persona__budget_profile").get(pk=place)
     ended = Turn.objects.filter(conversation=place).latest("pk")
-    context, call = context_for(SummaryJob(conversation=row, model=ended.model)), ended.report["calls"][-1]
+    context, call = load_context(SummaryJob(conversation=row, model=ended.model)), ended.report["calls"][-1]
     assert {"kind": "file", "state": "stubbed"}.items() <= next(
         s for s in call["sources"] if s["kind"] == "file"
     ).items()
     rows = rows_between(None, ended.user_message_id)
     sent = sum(call["sections"].get(section, 0) for section in ("file", "history", "current"))
-    assert due.total(due.costs(context, rows, due.fixed_of(call))) == sent
-    assert due.total(due.costs(context, rows[:2], due.fixed_of(call))) > 4_800  # alone it fits
+    assert due.total_tokens(due.measure_messages(context, rows, due.fixed_tokens(call))) == sent
+    assert due.total_tokens(due.measure_messages(context, rows[:2], due.fixed_tokens(call))) > 4_800  # alone it fits

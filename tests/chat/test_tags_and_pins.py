@@ -163,7 +163,7 @@ def test_without_scripts_several_are_chosen_and_deleted_after_a_question(person:
     assert browser.post("/conversations/chosen/", {**chosen, "do": "tag", "tags": "x, y"}).status_code == 302
     assert tags_of(two) == ["x", "y"]
     nothing = browser.post("/conversations/chosen/", {**chosen, "do": "tag", "tags": " "})
-    assert nothing.status_code == 400 and "A tag is a word" in nothing.content.decode()
+    assert nothing.status_code == 400 and "A tag has one or a few words" in nothing.content.decode()
     assert browser.post("/conversations/chosen/", {**chosen, "do": "explode"}).status_code == 400
     question = browser.post("/conversations/chosen/", {**chosen, "do": "ask_delete"}).content.decode()
     assert "Delete 2 conversations" in question and Conversation.objects.get(pk=one).deleted is None

@@ -309,7 +309,7 @@ def test_what_may_not_be_copied_is_not_copied(
 def test_a_copy_in_several_batches_is_whole(
     olga: User, binh: User, place: Conversation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(copying, "AT_ONCE", 2)
+    monkeypatch.setattr(copying, "BATCH_MESSAGES", 2)
     pk = share(olga, place, username=binh.username, may_copy=True)
     copied = browser_of(binh).post(f"/api/v1/shared-with-me/{pk}/copy/").json()
     rows = branch_rows(Conversation.objects.get(pk=copied["id"]).leaf_id).order_by("depth")
@@ -334,7 +334,7 @@ def test_the_page_shares_and_says_why_not(olga: User, binh: User, place: Convers
     browser = browser_of(olga)
     address = f"/c/{place.pk}/team-shares/"
     refused = browser.post(address, {"username": ""})
-    assert refused.status_code == 400 and "Name one person" in refused.text
+    assert refused.status_code == 400 and "Enter one person" in refused.text
     assert browser.post(address, {"username": binh.username, "may_copy": "on"}).status_code == 302
     page = browser.get(address).text
     assert binh.username in page and "Stop sharing" in page

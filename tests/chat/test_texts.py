@@ -12,7 +12,7 @@ from django.test import Client
 from django.urls import reverse
 
 from accounts.models import User
-from chat.lab.services import chosen, planned
+from chat.lab.services import choose_turns, plan_turns
 from chat.models import Turn
 from chat.runs import prompts
 from chat.texts.examples import example
@@ -102,13 +102,13 @@ def test_a_stored_turn_is_planned_again_under_its_own_texts(
     model = Model.objects.create(provider=scripted_model_row.provider, name=uuid4().hex, context_window=2_000)
     conversation = past(person.user, 40, status="stopped")
     ask_and_wait(person, str(conversation.pk), "And then?", models=[str(model.pk)])
-    turns = chosen(most=10, owner=person.user)
+    turns = choose_turns(most=10, owner=person.user)
     write(omission_note="(more)")
-    [result] = planned(turns)
+    [result] = plan_turns(turns)
     assert result.problems == [] and result.planned == result.sent
     assert "(cut)" in str(application.model.finished("And then?")[-1].body)
     PromptText.objects.filter(name="omission_note").delete()
-    [result] = planned(turns)
+    [result] = plan_turns(turns)
     assert (result.problems[0].code, result.problems[0].detail.english) == (
         "text_deleted",
         "The version of “In place of messages left out” was deleted.",
@@ -116,7 +116,7 @@ def test_a_stored_turn_is_planned_again_under_its_own_texts(
     turn = Turn.objects.get(conversation=conversation)
     turn.report["calls"][0]["made_with"]["texts"] = "other"
     turn.save()
-    [result] = planned(turns)
+    [result] = plan_turns(turns)
     assert "built_in_texts_changed" in [problem.code for problem in result.problems]
 
 
@@ -132,8 +132,11 @@ def test_a_title_is_asked_for_in_the_words_that_were_written(
 def test_a_run_asks_in_the_words_that_were_written() -> None:
     row = Task(code="D2026-11-21-T02.C01", title="Buy", notes="Two.")
     texts = Texts({"run_item": TextVersion(1, "{item} – that is {code}.")})
-    assert prompts.item(row, texts, again=False, reply="Yes.") == "Yes.\n\nBuy\n\nTwo. – that is @D2026-11-21-T02.C01."
-    built_in = prompts.item(row, BUILT_IN, again=False, reply="")
+    assert (
+        prompts.item_message(row, texts, again=False, reply="Yes.")
+        == "Yes.\n\nBuy\n\nTwo. – that is @D2026-11-21-T02.C01."
+    )
+    built_in = prompts.item_message(row, BUILT_IN, again=False, reply="")
     assert built_in.startswith("Item @D2026-11-21-T02.C01:\n\nBuy\n\nTwo.\n\nDo this item now")
 
 

@@ -159,7 +159,7 @@ def test_a_title_is_thrown_away_on_proof_only(
     script = {"tokens": 1_500, "title": {"text": title, "usage": {"input": read, "output": 4}}}
     started = person.caller.ask("Go.", script, models=[str(model.pk)])
     person.caller.ended(started["id"])
-    background.submit(titles.write(UUID(started["id"]))).result()
+    background.submit(titles.write_title(UUID(started["id"]))).result()
     assert (Conversation.objects.get(pk=started["conversation"]).title == title) is titled
 
 

@@ -7,8 +7,8 @@ from uuid import uuid4
 import pytest
 from django.utils import timezone
 
-from chat.lab.past import AS_IT_WAS, Variation
-from chat.lab.services import chosen, planned
+from chat.lab.past import NO_VARIATION, Variation
+from chat.lab.services import choose_turns, plan_turns
 from chat.models import Turn
 from llm.models import Model
 from personas.models import Persona
@@ -96,8 +96,8 @@ def test_turns_are_planned_again_under_what_held_then(
     settings_ = Turn.objects.get(conversation=place).report["calls"][0]["made_with"]["workspace"]
     assert settings_ == {"task_tools": True, "date_awareness": "minute", "today_tasks": True}
     set_to(task_tools=False, date_awareness="off", today_tasks=False)
-    for variation in (AS_IT_WAS, Variation(layout="files_first")):
-        [result] = planned(chosen(most=10, owner=person.user), variation)
+    for variation in (NO_VARIATION, Variation(layout="files_first")):
+        [result] = plan_turns(choose_turns(most=10, owner=person.user), variation)
         assert not result.problems and result.sent and result.planned
         assert result.replanned
         assert "create_task" in result.replanned.planned[0].context.toolbox.tools

@@ -37,7 +37,10 @@ def test_what_nobody_has_run_in_time_is_one_workers(settings: Settings) -> None:
         connection.delete(*map(run_key, SCHEDULED))
         sweep_files.apply()  # as a worker that beat's message has reached
         others = [each for each in SCHEDULED if each != "files.tasks.sweep_files"]
-        assert (sorted(asyncio.run(schedule.overdue())), asyncio.run(schedule.overdue())) == (others, [])
-        assert 5_000 < int(str(connection.pttl(run_key("files.tasks.sweep_files")))) <= 10_000
-        connection.delete(run_key("chat.tasks.sweep_turns"))  # its time is over
-    assert asyncio.run(schedule.overdue()) == ["chat.tasks.sweep_turns"]
+        assert (sorted(asyncio.run(schedule.find_overdue_tasks())), asyncio.run(schedule.find_overdue_tasks())) == (
+            others,
+            [],
+        )
+        assert 5_000 < int(str(connection.pttl(key_of("files.tasks.sweep_files")))) <= 10_000
+        connection.delete(key_of("chat.tasks.sweep_turns"))  # its time is over
+    assert asyncio.run(schedule.find_overdue_tasks()) == ["chat.tasks.sweep_turns"]

@@ -12,7 +12,7 @@ from pytest_django.fixtures import Settings
 
 from config.management.commands.doctor import client_addresses
 from llm.models import Model, Provider
-from readers.api import layers_that_hold
+from readers.api import active_layers
 from tests.product import ROOT, Product
 from tests.scripted_model import ScriptedModel
 from tests.valkey import Valkey
@@ -99,7 +99,7 @@ def test_a_product_in_good_order_has_nothing_to_mend(product: Product) -> None:
     assert result.returncode == 0, result.stdout + result.stderr
     for subject in ("Python", "Database", "pgvector", "Migrations", "Redis", "Worker", "Broker", "Encodings", "Model"):
         assert any(line.startswith(f"ok    {subject}: ") for line in lines), result.stdout
-    for layer in layers_that_hold():
+    for layer in active_layers():
         assert re.search(rf"^ok    Reader of uploads: .* thanks to {layer}$", result.stdout, re.MULTILINE), (
             result.stdout
         )

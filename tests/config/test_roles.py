@@ -216,7 +216,7 @@ def test_what_the_role_says_is_what_happens(place: Place, who: str) -> None:
 
 def role_in(project: Project, person: User) -> Role | None:
     try:
-        return roles.role_of(person, project)
+        return roles.get_role(person, project)
     except NotFound:
         return None
 
@@ -232,7 +232,7 @@ def shown(client: Client, person: User, place: Place) -> dict[str, bool]:
         answer = ask(client, "POST", "/api/v1/conversations/", {name: pk})
         listed[f"a conversation with the {name}"] = answer.status_code == 201
         listed[f"a page with the {name}"] = client.get(f"/?{name}={pk}", follow=True).status_code == 200
-    listed["a turn under way"] = not rights.lost(
+    listed["a turn under way"] = not rights.find_lost_rights(
         {
             uuid4(): rights.TurnUses(
                 person, place.persona.model_id or uuid4(), place.persona.pk, place.project.pk, False, frozenset(), False

@@ -19,7 +19,7 @@ from referencing import Registry, Resource
 from referencing.jsonschema import DRAFT202012
 
 from config.api_docs.schema import EXAMPLES
-from files.pages import NOT_READ
+from files.pages import UNREAD_TYPE
 from readers.api import media_types
 
 ADDRESS = re.compile(r"""(?:src|href|url)\s*[=:]\s*["']([^"']+)["']""")
@@ -85,7 +85,7 @@ def test_ag_uis_events_are_as_its_package_writes_them(description: Any) -> None:
 def test_a_files_content_has_the_media_types_that_there_are(description: Any) -> None:
     content = operations(description)["files_content_retrieve"]["responses"]["200"]["content"]
     assert {"application/pdf", "image/png", "text/plain", "text/csv", "application/octet-stream"} <= set(content)
-    assert set(content) == {*media_types.KNOWN_TYPES, NOT_READ}
+    assert set(content) == {*media_types.KNOWN_TYPES, UNREAD_TYPE}
 
 
 @pytest.mark.parametrize("name", EXAMPLES)

@@ -12,7 +12,7 @@ import pytest
 from django.test import Client
 
 from accounts.models import User
-from chat.conversations.sharing import share
+from chat.conversations.sharing import create_share
 from chat.models import Message
 from config.http.unread import MAX_UNREAD, MAX_UNREAD_PER_ADDRESS, UNREAD_GRACE, UnreadBytes
 from tests.chat.conversations import past
@@ -116,7 +116,7 @@ def shared_page(person: Person) -> tuple[str, str]:
     conversation = past(person.user, 1)
     answer = Message.objects.filter(conversation=conversation, role=Message.Role.ASSISTANT)
     answer.update(parts=[{"type": "text", "text": "&" * 399_000}])  # five times as long in HTML
-    return f"/s/{share(user=person.user, conversation=conversation).token}/", ""
+    return f"/s/{create_share(user=person.user, conversation=conversation).token}/", ""
 
 
 def export(person: Person) -> tuple[str, str]:

@@ -15,7 +15,7 @@ from core import outside
 from core.errors import ModelError, ProductError
 from core.outside import wait_outside
 from files import page_pictures
-from files.index.embedders import SEARCH_TIMEOUT, client_of
+from files.index.embedders import SEARCH_TIMEOUT, create_client
 from files.index.ledger import SearchUsage
 from files.models import Embedder
 from readers.tests import samples
@@ -82,7 +82,7 @@ def test_a_thread_that_waits_for_an_embedder_holds_no_connection(committed: None
         connection.ensure_connection()
         of_thread.append(connections["default"])
         with pytest.raises(ModelError):
-            client_of(embedder, timeout=SEARCH_TIMEOUT).embed(["text"], SearchUsage())
+            create_client(embedder, timeout=SEARCH_TIMEOUT).embed(["text"], SearchUsage())
 
     with ThreadPoolExecutor(1) as threads:
         request = threads.submit(embed)
@@ -102,7 +102,7 @@ def uploaded(person: Person) -> str:
 def test_sign_in_is_open_while_pictures_wait_and_one_person_has_few_of_them(application: Application) -> None:
     people = [make_person(application) for _ in range(9)]
     files = [uploaded(person) for person in people]
-    each = 1 + page_pictures.WAITING_OF_PERSON
+    each = 1 + page_pictures.MAX_WAITING_PER_PERSON
 
     def send(number: int) -> httpx.Response:
         person, file = people[number // each], files[number // each]
@@ -113,7 +113,7 @@ def test_sign_in_is_open_while_pictures_wait_and_one_person_has_few_of_them(appl
         return len(counts._busy) == len(people) and sum(counts._waiting.values()) == 2 * len(people)
 
     with ExitStack() as slots:
-        for _ in range(page_pictures.DRAWN_AT_ONCE):
+        for _ in range(page_pictures.MAX_CONCURRENT_DRAWINGS):
             page_pictures._drawing.acquire()
             slots.callback(page_pictures._drawing.release)
         with in_flight(send, each * len(people), waiting, slots.close):

@@ -63,7 +63,7 @@ def test_what_is_appended_waits_until_it_is_taken(
         assert not appending.done()
         end(valkey)
         await appending
-        return [event.seq for event in await turn_stream.read(turn)]
+        return [event.seq for event in await turn_stream.read_events(turn)]
 
     assert asyncio.run(append()) == [1]
 
@@ -78,13 +78,13 @@ def test_a_read_that_blocks_when_it_becomes_a_replica_is_silent_and_the_next_bri
     turn = uuid4()
 
     async def follow() -> list[int]:
-        reading = asyncio.create_task(turn_stream.news(turn, 0))
+        reading = asyncio.create_task(turn_stream.next_events(turn, 0))
         await asyncio.to_thread(until, lambda: valkey.says("clients")["blocked_clients"], "the read blocks")
         valkey.demote()
         assert await reading == []
         valkey.promote()
         await turn_stream.append(turn, [_event()])
-        return [event.seq for event in await turn_stream.news(turn, 0)]
+        return [event.seq for event in await turn_stream.next_events(turn, 0)]
 
     assert asyncio.run(follow()) == [1]
 

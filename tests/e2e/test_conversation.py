@@ -155,7 +155,7 @@ def test_what_redis_lost_of_a_growing_answer_comes_from_its_row(visit: OpenBrows
     sockets[-1].close(code=1012)
     turn, seen = answer(page).get_attribute("data-turn") or "", int(answer(page).get_attribute("data-seq") or 0)
     next(opened.person.caller.events(turn, after=seen))  # there is more than the page has
-    turn_stream.forget([UUID(turn)])
+    turn_stream.delete_streams([UUID(turn)])
     lost = True
     # What it takes over at once, it has before the end, and its text then goes on where that ends.
     with page.expect_response(lambda response: "/messages/" in response.url and response.request.method == "GET"):
@@ -280,5 +280,5 @@ def test_the_browser_tells_of_an_answer_to_whoever_looks_elsewhere_and_wants_it(
 def switch_notifications(page: Page) -> None:
     page.keyboard.press("Control+k")
     palette = page.get_by_role("dialog", name="Search and commands")
-    palette.get_by_label("Search everything").fill("Notify me")
-    palette.get_by_role("option", name="Notify me while I look elsewhere").click()
+    palette.get_by_label("Search everything").fill("Notifications")
+    palette.get_by_role("option", name="Notifications while this page is in the background").click()

@@ -12,7 +12,7 @@ from playwright.sync_api import FilePayload, Page, expect
 
 from files.models import File, FileText, RecognisedPage
 from llm.models import Model
-from readers.outside.places import RECOGNISED, WordPlace, packed
+from readers.outside.places import RECOGNISED, WordPlace, pack_places
 from readers.tests.test_page_pictures import marked
 from tests.chat.books import book, notes, small_model
 from tests.chat.documents import upload
@@ -100,7 +100,7 @@ def test_the_mark_stands_over_the_words_of_a_scan(page: Page, person: Person) ->
         File.objects.filter(pk=file).update(**fields)
         FileText.objects.update_or_create(file_id=file, defaults={"text": text, "spans": [(0, len(text))]})
         words = [WordPlace(800, 1_250, 1_900, 1_625), place, WordPlace(3_300, 1_250, 4_500, 1_625)]
-        RecognisedPage.objects.update_or_create(file_id=file, page=1, defaults={"places": packed(words)})
+        RecognisedPage.objects.update_or_create(file_id=file, page=1, defaults={"places": pack_places(words)})
 
     in_thread(recognise)
     start = len(f"{RECOGNISED}: eng, 96 % sure]\n\nThe ")

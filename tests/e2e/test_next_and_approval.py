@@ -77,7 +77,7 @@ def test_other_tabs_see_what_waits_and_a_second_one_is_refused(visit: OpenBrowse
     ask(first, "Second")
     expect(waiting(second)).to_contain_text("Second")
     ask(second, "Third")
-    expect(second.locator("#problem")).to_contain_text("One message already waits for the answer.")
+    expect(second.locator("#problem")).to_contain_text("A message already waits for the answer.")
     expect(field(second)).to_have_value("Third")
     waiting(second).get_by_role("button", name="Remove").click()
     for tab in (first, second):

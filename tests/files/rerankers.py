@@ -8,7 +8,7 @@ from typing import Any
 from files.models import Reranker
 from tests.llm.raw_server import RawServer, answer
 
-NOT_ORDERED = "The re-ranker “Ours” did not order the passages (“"
+NOT_ORDERED = "The re-ranker “Ours” failed (“"
 KEY = "key-of-the-re-ranker"
 LONGEST = 512  # words of a text with its query
 BATCH = 32

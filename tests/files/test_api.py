@@ -26,7 +26,7 @@ def test_the_same_content_is_acknowledged_as_there_already(caller: Caller) -> No
     read(caller, first["id"])
     answer = caller.http.post("files/", files={"file": ("lake (1).txt", b"The lake holds water, still.")})
     assert (answer.status_code, answer.json()["id"], answer.json()["name"]) == (200, first["id"], "lake.txt")
-    assert answer.json()["note"] == "You have this already, as “lake.txt”. It was not stored again."
+    assert answer.json()["note"] == "You already have this file, as “lake.txt”. It was not stored again."
     assert caller.get(f"files/{first['id']}/")["note"] == ""
 
 

@@ -3,7 +3,7 @@ from itertools import pairwise
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from files.index.chunking import LEAST_CHUNK_TOKENS, OVERLAP, TARGET, ChunkSpan, chunk_spans
+from files.index.chunking import LEAST_CHUNK_TOKENS, MAX_CHUNK_TOKENS, OVERLAP_TOKENS, ChunkSpan, chunk_spans
 from llm import tokens
 
 SENTENCES = [
@@ -32,7 +32,7 @@ def test_chunks_cover_the_text_in_order_and_keep_to_their_size(text: str) -> Non
     for piece, before in zip(chunks, [None, *chunks], strict=False):
         content = text[piece.start : piece.end]
         assert content == content.strip() != ""
-        assert piece.tokens == tokens.count(content) <= TARGET
+        assert piece.tokens == tokens.count(content) <= MAX_CHUNK_TOKENS
         assert not text[end : piece.start].strip(), "nothing between two chunks is lost"
         if before:
             assert before.start < piece.start and before.end < piece.end
@@ -53,7 +53,7 @@ def test_chunks_end_between_paragraphs_and_repeat_a_little() -> None:
         assert text[piece.end : piece.end + 3].strip(" ").startswith("\n")
         assert piece.tokens >= LEAST_CHUNK_TOKENS
         overlap = text[following.start : piece.end]
-        assert tokens.count(overlap) <= OVERLAP + 1
+        assert tokens.count(overlap) <= OVERLAP_TOKENS + 1
 
 
 def test_a_heading_stays_with_what_stands_below_it() -> None:

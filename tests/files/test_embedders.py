@@ -8,7 +8,7 @@ from django.db import connection
 
 from core.errors import ModelError
 from files.index import embedders
-from files.index.embedders import active_embedder, client_of
+from files.index.embedders import active_embedder, create_client
 from files.index.ledger import SearchUsage
 from files.index.vectors import Vector
 from files.models import Embedder
@@ -31,7 +31,7 @@ def remote(url: str, *, dimensions: int = DIMENSIONS) -> Embedder:
 
 
 def vectors_of(embedder: Embedder, *texts: str) -> list[Vector]:
-    vectors = client_of(embedder).embed(texts, SearchUsage())
+    vectors = create_client(embedder).embed(texts, SearchUsage())
     present = [vector for vector in vectors if vector is not None]
     assert len(present) == len(texts)
     return present
@@ -54,7 +54,7 @@ def test_a_text_has_the_same_unit_vector_alone_and_among_others_of_any_length() 
 def test_no_batch_of_the_bundled_embedder_is_padded_over_its_bound() -> None:
     texts = ["x" * length for length in (1, 5, 900, 1_025, 30_000, 40_000, 1_000_000, *[3] * 100)]
     order = sorted(range(len(texts)), key=lambda at: len(texts[at]))
-    batches = list(embedders.batches(order, texts))
+    batches = list(embedders.split_batches(order, texts))
     assert [at for batch in batches for at in batch] == order
     for batch in batches:
         longest = min(embedders.LONGEST_TEXT, max(len(texts[at]) for at in batch))
@@ -76,7 +76,7 @@ def test_a_text_in_capitals_means_the_same_as_in_small_letters() -> None:
 
 
 def test_a_text_without_a_word_has_no_vector() -> None:
-    first, second, third = client_of(Embedder()).embed(["", "word", " \n"], SearchUsage())
+    first, second, third = create_client(Embedder()).embed(["", "word", " \n"], SearchUsage())
     assert first is None
     assert second is not None
     assert third is None
@@ -94,7 +94,7 @@ def test_a_remote_embedder_gives_unit_vectors_in_the_order_of_many_texts(scripte
 
 
 def test_a_remote_embedder_is_not_asked_about_empty_texts(scripted_model: ScriptedModel) -> None:
-    assert client_of(remote(scripted_model.openai_url)).embed(["", " "], SearchUsage()) == [None, None]
+    assert create_client(remote(scripted_model.openai_url)).embed(["", " "], SearchUsage()) == [None, None]
     assert scripted_model.requests() == []
 
 
@@ -115,7 +115,7 @@ def test_no_further_batch_is_embedded_for_a_client_that_has_left(bundled: bool, 
     embedder = Embedder() if bundled else remote(scripted_model.openai_url)
     texts, usage = [f"text {number}" for number in range(200)], LeavingClient()
     with pytest.raises(ModelError) as caught:
-        client_of(embedder).embed(texts, usage, usage.abandoned)
+        create_client(embedder).embed(texts, usage, usage.abandoned)
     assert caught.value.code == "abandoned"
     assert len(scripted_model.requests()) == (0 if bundled else 1)
     assert 0 < usage.reported + usage.counted < embedders.count_tokens(texts)  # what was embedded is still counted
@@ -124,20 +124,20 @@ def test_no_further_batch_is_embedded_for_a_client_that_has_left(bundled: bool, 
 def test_vectors_of_another_size_than_the_row_says_are_refused_with_the_right_size(
     scripted_model: ScriptedModel,
 ) -> None:
-    with pytest.raises(ModelError, match="32 dimensions; its row says 768") as caught:
-        client_of(remote(scripted_model.openai_url, dimensions=768)).embed(["text"], SearchUsage())
+    with pytest.raises(ModelError, match="32 dimensions, not 768") as caught:
+        create_client(remote(scripted_model.openai_url, dimensions=768)).embed(["text"], SearchUsage())
     assert caught.value.code == "wrong_dimensions"
 
 
 def test_an_endpoint_that_is_not_there_is_unreachable() -> None:
     with pytest.raises(ModelError) as caught:
-        client_of(remote(f"http://127.0.0.1:{free_port()}/v1"), timeout=1).embed(["text"], SearchUsage())
+        create_client(remote(f"http://127.0.0.1:{free_port()}/v1"), timeout=1).embed(["text"], SearchUsage())
     assert caught.value.code == "provider_unreachable"
 
 
 def test_an_endpoint_that_is_no_embedder_is_said_to_be_none(scripted_model: ScriptedModel) -> None:
     with pytest.raises(ModelError) as caught:
-        client_of(remote(scripted_model.url), timeout=1).embed(["text"], SearchUsage())
+        create_client(remote(scripted_model.url), timeout=1).embed(["text"], SearchUsage())
     assert caught.value.code == "model_not_found"
 
 

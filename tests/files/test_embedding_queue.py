@@ -39,7 +39,7 @@ def serving() -> Iterator[None]:
 
     with ThreadPoolExecutor(1) as threads:
         worker = threads.submit(serve)
-        streams().set(embedding_queue.SERVED, "1", ex=30)
+        streams().set(embedding_queue.SERVED_KEY, "1", ex=30)
         try:
             yield
         finally:
@@ -49,7 +49,7 @@ def serving() -> Iterator[None]:
 
 def unserved() -> None:
     """A worker has been there a moment ago, and takes nothing any more."""
-    streams().set(embedding_queue.SERVED, "1", ex=30)
+    streams().set(embedding_queue.SERVED_KEY, "1", ex=30)
 
 
 def test_a_worker_gives_the_vectors_that_this_process_would_make() -> None:
@@ -73,7 +73,7 @@ def test_without_a_worker_a_batch_is_refused_at_once_and_leaves_nothing() -> Non
         request_vectors(TEXTS, search=True, timeout=WAIT)
     assert (refused.value.code, refused.value.status) == ("embedder_away", 503)
     assert refused.value.headers == {"Retry-After": "5"}
-    assert streams().llen(embedding_queue.SEARCHES) == 0
+    assert streams().llen(embedding_queue.SEARCH_QUEUE) == 0
 
 
 def test_a_worker_that_does_not_answer_is_away_and_a_later_one_does_not_do_that_batch() -> None:
@@ -81,27 +81,27 @@ def test_a_worker_that_does_not_answer_is_away_and_a_later_one_does_not_do_that_
     with pytest.raises(EmbedderUnavailable, match="embedder_away"):
         request_vectors(TEXTS, search=True, timeout=0.2)
     client: Any = streams()
-    [key] = client.lrange(embedding_queue.SEARCHES, 0, -1)
+    [key] = client.lrange(embedding_queue.SEARCH_QUEUE, 0, -1)
     assert streams().get(f"embeddings:batch:{key}") is None
     embedding_queue._serve_next()
-    assert streams().llen(embedding_queue.SEARCHES) == 0
+    assert streams().llen(embedding_queue.SEARCH_QUEUE) == 0
     assert streams().exists(f"embeddings:vectors:{key}") == 0
 
 
 def test_more_than_may_wait_are_refused() -> None:
     unserved()
-    streams().rpush(embedding_queue.TEXTS, *map(str, range(embedding_queue.MOST_WAITING)))
+    streams().rpush(embedding_queue.TEXT_QUEUE, *map(str, range(embedding_queue.MOST_WAITING)))
     with pytest.raises(EmbedderUnavailable, match="embedder_busy"):
         request_vectors(TEXTS, search=False, timeout=WAIT)
-    streams().delete(embedding_queue.TEXTS)
+    streams().delete(embedding_queue.TEXT_QUEUE)
 
 
 def test_a_search_is_embedded_before_texts_of_programs() -> None:
-    for waiting in (embedding_queue.TEXTS, embedding_queue.SEARCHES):
+    for waiting in (embedding_queue.TEXT_QUEUE, embedding_queue.SEARCH_QUEUE):
         streams().set(f"embeddings:batch:{waiting}", json.dumps(["a dog"]), ex=30)
         streams().rpush(waiting, waiting)
     embedding_queue._serve_next()
-    assert streams().llen(embedding_queue.SEARCHES) == 0 and streams().llen(embedding_queue.TEXTS) == 1
+    assert streams().llen(embedding_queue.SEARCH_QUEUE) == 0 and streams().llen(embedding_queue.TEXT_QUEUE) == 1
     embedding_queue._serve_next()
     client: Any = streams()
     assert 0 < client.ttl(f"embeddings:vectors:{embedding_queue.TEXTS}") <= embedding_queue.ANSWER_SECONDS
@@ -109,7 +109,7 @@ def test_a_search_is_embedded_before_texts_of_programs() -> None:
 
 def test_a_batch_that_cannot_be_embedded_is_answered_and_the_next_one_is_served() -> None:
     streams().set("embeddings:batch:broken", "[1]", ex=30)
-    streams().rpush(embedding_queue.TEXTS, "broken")
+    streams().rpush(embedding_queue.TEXT_QUEUE, "broken")
     with pytest.raises(AttributeError):
         embedding_queue._serve_next()
     assert streams().lpop("embeddings:vectors:broken") == embedding_queue.FAILED
@@ -123,9 +123,7 @@ def test_a_search_goes_by_words_alone_and_says_so_where_no_worker_embeds(monkeyp
     result = search_many(queries=["kettle", "ladder"], files=files)
     assert {hit.text for hit in result.hits} == {"A kettle boils.", "A ladder leans."}
     [note] = result.notes
-    assert note.english.startswith(
-        "The embedder “Bundled” did not answer (“The bundled embedder does not answer: no worker"
-    )
+    assert note.english.startswith("The embedder “Bundled” failed (“The bundled embedder does not answer: no worker")
     with serving():
         result = search_many(queries=["kettle"], files=files)
     assert result.notes == () and result.hits[0].cosine > 0

@@ -4,7 +4,7 @@ import pytest
 
 from files.encodings import ENCODINGS, label
 from readers.tests.test_encodings import TEXTS
-from readers.text.encodings import decoded, detected
+from readers.text.encodings import decode, detect_encoding
 
 
 @pytest.mark.parametrize(
@@ -17,13 +17,13 @@ from readers.text.encodings import decoded, detected
     ],
 )
 def test_a_code_page_has_the_name_that_people_choose_it_by(encoding: str, text: str) -> None:
-    assert detected(text.encode(encoding)) == encoding in ENCODINGS
+    assert detect_encoding(text.encode(encoding)) == encoding in ENCODINGS
 
 
 def test_every_encoding_that_can_be_chosen_is_one() -> None:
     for name in ENCODINGS:
-        assert decoded(b"words", name) == (
-            "words" if not name.startswith("utf-16") else decoded(b"words", name)[0],
+        assert decode(b"words", name) == (
+            "words" if not name.startswith("utf-16") else decode(b"words", name)[0],
             name,
         )
     assert label("cp1252") == "Western Europe (Windows-1252)" and label("euc_kr") == "EUC_KR"

@@ -6,10 +6,10 @@ import pytest
 from django.core.management import CommandError, call_command
 from django.db import connection
 
-from files.index.chunks import chunks_of, cut_outdated, outdated
+from files.index.chunks import build_chunks, files_with_outdated_chunks, renew_outdated_chunks
 from files.index.embedders import active_embedder
-from files.index.indexing import index_chunks, index_outdated_words, outdated_words
-from files.index.ranking import ENTRY
+from files.index.indexing import files_with_outdated_words, index_chunks, index_outdated_words
+from files.index.ranking import ENTRY_TYPE
 from files.index.search import search
 from files.models import Chunk, Embedder, File, FileText, Posting
 from tests.files.collections import indexed, new_owner
@@ -60,7 +60,7 @@ def test_postings_hold_what_postgresql_makes_of_every_chunk() -> None:
     assert (file.searchable, file.language, file.indexed_chunks) == (True, "english", 9)
     entries = {}
     for posting in Posting.objects.filter(file=file):
-        for chunk, frequency, length in np.frombuffer(posting.entries, dtype=ENTRY).tolist():
+        for chunk, frequency, length in np.frombuffer(posting.entries, dtype=ENTRY_TYPE).tolist():
             entries[chunk, posting.lexeme] = (frequency, length)
     expected: dict[tuple[int, str], tuple[int, int]] = {}
     with connection.cursor() as cursor:
@@ -107,7 +107,7 @@ def test_more_chunks_than_one_statement_takes_are_all_indexed() -> None:
     files = File.objects.filter(pk=file.pk)
     for number in (0, 499, 500, 1_099):
         assert search(query=f"number{number}", files=files)[0].ordinal == number
-    assert len(bytes(Posting.objects.get(file=file, lexeme="harbour").entries)) == 1_100 * ENTRY.itemsize
+    assert len(bytes(Posting.objects.get(file=file, lexeme="harbour").entries)) == 1_100 * ENTRY_TYPE.itemsize
 
 
 @pytest.mark.django_db
@@ -216,7 +216,7 @@ def test_what_stands_above_a_chunk_is_searched_with_it() -> None:
         owner=new_owner(), name="winter_flat.md", size=1, sha256="0" * 64, blob="none", status=File.Status.READY
     )
     text = lease()
-    Chunk.objects.bulk_create(chunks_of(file, "text/markdown", text, []))
+    Chunk.objects.bulk_create(build_chunks(file, "text/markdown", text, []))
     index_chunks(file)
     last = file.chunks.order_by("ordinal").last()
     assert last is not None and (last.heading, last.table_head[:9]) == ("The lease › Repairs", "| Room | ")
@@ -243,11 +243,11 @@ def test_files_of_an_older_chunker_are_cut_anew_and_keep_their_text() -> None:
     FileText.objects.create(file=file, text=text)
     Chunk.objects.create(file=file, ordinal=0, start=0, end=len(text), text=text, tokens=512)
     index_chunks(file)
-    assert file in outdated()
-    cut_outdated()
+    assert file in files_with_outdated_chunks()
+    renew_outdated_chunks()
     file.refresh_from_db()
     chunks = list(file.chunks.all())
-    assert file not in outdated() and len(chunks) > 3 and file.indexed_chunks == len(chunks)
+    assert file not in files_with_outdated_chunks() and len(chunks) > 3 and file.indexed_chunks == len(chunks)
     assert all(chunk.text == text[chunk.start : chunk.end] and chunk.embedding is not None for chunk in chunks)
     assert file.content.text == text, "characters that a citation names are where they were"
     assert search(query="who pays", files=File.objects.filter(pk=file.pk))[0].named
@@ -262,14 +262,14 @@ def test_words_of_an_older_index_are_found_until_they_are_indexed_anew() -> None
     write_as_before(old)
     files = File.objects.filter(pk__in=[old.pk, new.pk])
     chunks = dict(Chunk.objects.filter(file=old).values_list("pk", "embedder"))
-    assert (old in outdated_words(), new in outdated_words()) == (True, False)
+    assert (old in files_with_outdated_words(), new in files_with_outdated_words()) == (True, False)
     for renewed in (False, True):
         if renewed:
             index_outdated_words()
         hits = search(query="keepers of letters", files=files)
         assert {hit.file for hit in hits[:2]} == {old.pk, new.pk}
         assert all(hit.highlights for hit in hits[:2])
-    assert not outdated_words().exists()
+    assert not files_with_outdated_words().exists()
     assert Posting.objects.filter(file=old, lexeme="en keeper").exists()
     assert not Posting.objects.filter(file=old, lexeme="keeper").exists()
     assert dict(Chunk.objects.filter(file=old).values_list("pk", "embedder")) == chunks, "vectors stay"
@@ -315,5 +315,5 @@ def test_a_file_keeps_its_chunks_while_the_embedder_is_away(removes_embedders: N
         name="Away", kind=Embedder.Kind.OPENAI, base_url=away, model="small", dimensions=32, active=True
     )
     before = list(file.chunks.values_list("pk", flat=True))
-    cut_outdated()
+    renew_outdated_chunks()
     assert list(file.chunks.values_list("pk", flat=True)) == before and seen(file) == [3, 3, 3]

@@ -63,11 +63,11 @@ def test_an_uploaded_pdf_is_read_counted_and_becomes_searchable(person: Person) 
 def test_a_picture_that_models_do_not_take_is_shown_in_another_form(person: Person, kind: str) -> None:
     file = settled(upload(person, samples.image(kind, 64, 48), "drawn.png"))
     assert (file.status, file.media_type, file.width, file.height) == ("ready", f"image/{kind.lower()}", 64, 48)
-    assert str(file.notes[0]).startswith("Models and browsers do not take pictures of this kind")
+    assert str(file.notes[0]).startswith("Models and browsers cannot show pictures of this kind")
     media_type, shown = services.open_shown(file=file)
     with shown, Image.open(shown) as picture:
         assert (media_type, picture.format, picture.size) == ("image/png", "PNG", (64, 48))
-    name = storage.shown_name(file.sha256)
+    name = storage.shown_blob_name(file.sha256)
     services.delete(user=person.user, file=file)
     until(lambda: not default_storage.exists(name), "it goes with the file")
 
@@ -174,15 +174,14 @@ def test_passwords_open_one_file_after_another_in_an_archive(person: Person, cap
     api = partial(person.caller.get, f"files/{file.pk}/")
     assert (file.status, file.error_code, api()["locked"]) == ("ready", "locked_inside", True)
     assert (
-        str(file.notes[0])
-        == "Files in it that a password still closes: a.docx, b.docx. Enter the password on its page."
+        str(file.notes[0]) == "Files in it that still need a password: a.docx, b.docx. Enter the password on its page."
     )
     browser = Client()
     browser.force_login(person.user)
     page = browser.get(f"/files/{file.pk}/").content.decode()
     assert 'name="password"' in page and "the files in it that are still closed" in page
     person.caller.post(f"files/{file.pk}/reread/", {"password": "sesame a"})
-    assert str(settled(file).notes[0]).startswith("Files in it that a password still closes: b.docx.")
+    assert str(settled(file).notes[0]).startswith("Files in it that still need a password: b.docx.")
     services.reread(user=person.user, file=file, password="sesame b")
     assert (settled(file).error, file.error_code, api()["locked"]) == ("", "", False)
     text = FileText.objects.get(file=file).text
@@ -242,13 +241,13 @@ def test_a_file_that_no_model_can_take_is_marked_too_long(person: Person) -> Non
 
 def test_tokens_are_counted_once_for_each_tokenizer(person: Person) -> None:
     file = upload(person, "Grüße aus Köln")
-    assert file.status == "uploaded" and services.tokens_of(file=file) is None
+    assert file.status == "uploaded" and services.get_token_count(file=file) is None
     settled(file)
     expected = tokens.count("Grüße aus Köln", "cl100k_base")
-    assert services.tokens_of(file=file, tokenizer="cl100k_base") == expected
+    assert services.get_token_count(file=file, tokenizer="cl100k_base") == expected
     FileText.objects.filter(file=file).delete()
     stored = File.objects.get(pk=file.pk)
-    assert services.tokens_of(file=stored, tokenizer="cl100k_base") == expected
+    assert services.get_token_count(file=stored, tokenizer="cl100k_base") == expected
     assert stored.tokens["o200k_base"] == tokens.count("Grüße aus Köln")
 
 
@@ -348,11 +347,11 @@ def slow_letter() -> bytes:
 def test_slow_files_of_one_person_leave_slots_to_others(person: Person, stranger: Person) -> None:
     slow = [upload(person, slow_letter(), "slow.eml") for _ in range(ingest.SLOTS + 1)]
     rows = File.objects.filter(pk__in=[file.pk for file in slow])
-    until(lambda: rows.filter(status="processing").count() >= ingest.SLOTS_OF_PERSON, "the slow ones are being read")
+    until(lambda: rows.filter(status="processing").count() >= ingest.SLOTS_PER_PERSON, "the slow ones are being read")
     quick = [settled(upload(stranger, f"Quick: {uuid4()}")) for _ in range(2)]
     states = sorted(rows.values_list("status", flat=True))
     assert [file.status for file in quick] == ["ready", "ready"]
-    assert states == ["processing"] * ingest.SLOTS_OF_PERSON + ["uploaded"] * (len(slow) - ingest.SLOTS_OF_PERSON)
+    assert states == ["processing"] * ingest.SLOTS_PER_PERSON + ["uploaded"] * (len(slow) - ingest.SLOTS_PER_PERSON)
     for file in slow:
         services.delete(user=person.user, file=file)
 

@@ -58,7 +58,7 @@ def test_a_passage_that_is_too_long_for_it_is_cut_and_the_note_says_so(db: None,
         result = find_passages(queries=["falcon"], files=file)
         assert [hit.text[7] for hit in result.hits] == ["4", "3"] and 0 < result.hits[0].score < 1
         [note] = result.notes
-        assert note.english.startswith("The re-ranker “Ours” judged 1 of 2 passages by their first 3")
+        assert note.english.startswith("The re-ranker “Ours” read only the first 3")
         assert len(server.rank_requests) == 1 and len(server.bodies) == 2
         Reranker.objects.update(longest=100)
         assert (
@@ -147,7 +147,7 @@ def test_an_administrator_sets_one_up_tests_it_and_switches_it_off(admin_client:
         assert row.active, "the very first is the active one"
         assert KEY not in admin_client.get(reverse("admin:files_reranker_change", args=[row.pk])).content.decode()
         message = pressed(admin_client, row, "try_it")
-        assert "but puts a passage first that does not answer" in message, "it knows points alone"
+        assert "but it put a passage without the answer first" in message, "it knows points alone"
         assert "no longer orders" in pressed(admin_client, row, "stop_using")
         assert not Reranker.objects.filter(active=True).exists()
         assert "now orders" in pressed(admin_client, row, "use")

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from accounts.models import User
 from files.index import feedback, ranking
 from files.index.embedders import active_embedder, embed
-from files.index.language import configuration_of
+from files.index.language import detect_configuration
 from files.index.search import ChunkHit, search, search_many
 from files.models import Chunk, File
 from tests.files.collections import indexed, new_owner
@@ -82,7 +82,7 @@ def test_bm25_is_that_of_the_textbook_over_the_visible_chunks_alone(owner: User,
     texts = {chunk.pk: chunk.searched for chunk in Chunk.objects.filter(file__in=visible).select_related("file")}
     assert len(texts) == 200
     for chunk, score in reference_bm25(texts, query, "english").items():
-        assert scores.of([chunk])[0] == pytest.approx(score)
+        assert scores.for_chunks([chunk])[0] == pytest.approx(score)
 
 
 @settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -121,7 +121,7 @@ def test_the_index_of_vectors_finds_as_much_as_comparing_all(owner: User, monkey
     vector = embed(embedder, ["a falcon on an island"])[0]
     assert vector is not None
     exact = ranking.nearest(visible, embedder, vector, count=20, visible=120)
-    monkeypatch.setattr(ranking, "EXACT_UP_TO", 0)
+    monkeypatch.setattr(ranking, "MAX_EXACT_CHUNKS", 0)
     assert len(exact.keys() & ranking.nearest(visible, embedder, vector, count=20, visible=120).keys()) >= 18
     assert len(ranking.nearest(visible, embedder, vector, count=100, visible=120)) == 100
     assert len(ranking.nearest(visible, embedder, vector, count=200, visible=120)) == 120
@@ -296,7 +296,7 @@ def test_each_passage_is_searched_in_its_own_language(owner: User) -> None:
 
 def test_a_report_full_of_figures_is_no_code() -> None:
     rows = "| Purchases of property, plant and equipment | $ (1,577) | 12.5 % |\n| The total of assets | 36,500 |\n"
-    assert configuration_of(rows * 30) == "english"
+    assert detect_configuration(rows * 30) == "english"
 
 
 def test_passages_of_the_same_content_come_once(owner: User) -> None:
@@ -359,7 +359,7 @@ def test_no_visible_file_finds_nothing(owner: User) -> None:
     ["", "short", "1,2,3\n" * 500, "{" * 5_000, "xyzzy " * 3, '{"a": [1, 2, 3], "b": {"c": "d"}}' * 40],
 )
 def test_what_is_in_no_language_is_read_as_it_stands(text: str) -> None:
-    assert configuration_of(text) == "simple"
+    assert detect_configuration(text) == "simple"
 
 
 @pytest.mark.parametrize(
@@ -373,7 +373,7 @@ def test_what_is_in_no_language_is_read_as_it_stands(text: str) -> None:
     ],
 )
 def test_feedback_is_for_many_short_texts_in_english(collection: ranking.VisibleCollection, *, pays: bool) -> None:
-    assert feedback.pays(collection) is pays
+    assert feedback.is_worthwhile(collection) is pays
 
 
 def test_what_the_best_chunks_say_besides_is_asked_for_as_well(owner: User, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -383,16 +383,16 @@ def test_what_the_best_chunks_say_besides_is_asked_for_as_well(owner: User, monk
     alone = f"quimple {random_text(source, 20)}"
     file = indexed(owner, [*others, *both, alone])
     monkeypatch.setattr(feedback, "LANGUAGE", file.language)
-    monkeypatch.setattr(feedback, "FEWEST", 100)
+    monkeypatch.setattr(feedback, "MIN_CHUNKS", 100)
     monkeypatch.setattr(feedback, "MOST_CHUNKS", 200)
     counts = {hit.chunk: 1.0 for hit in search(query="zorblat", files=of(file), limit=5)}
     prepared = ranking.prepare_search(of(file), ["zorblat"])
     [query], best = prepared.queries, feedback.feedback_chunks(counts)
-    entries = ranking.postings(of(file), query.keys, prepared.collection)
+    entries = ranking.load_postings(of(file), query.keys, prepared.collection)
     added = feedback.expand_query(query, entries, counts, best, of(file), prepared.collection)
-    [quimple] = ranking.postings(of(file), {"quimple": 1}, prepared.collection).values()
+    [quimple] = ranking.load_postings(of(file), {"quimple": 1}, prepared.collection).values()
     assert [at for at, each in added.entries.items() if np.array_equal(each, quimple)], "it is a word that they add"
-    assert added.weights.keys() == added.entries.keys() and 1 < len(added.weights) <= feedback.WORDS + 1
+    assert added.weights.keys() == added.entries.keys() and 1 < len(added.weights) <= feedback.ADDED_WORDS + 1
     texts = [hit.text for hit in search(query="zorblat", files=of(file), limit=20)]
     assert set(texts[:5]) == set(both) and alone in texts
 

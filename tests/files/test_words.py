@@ -1,6 +1,6 @@
 import pytest
 
-from files.index.words import indexed_text, joined_words, without_marks
+from files.index.words import indexed_text, join_neighbours, strip_marks
 
 
 @pytest.mark.parametrize(
@@ -49,18 +49,18 @@ def test_other_writings_of_a_word_stand_beside_it(text: str, words: str, variant
     ],
 )
 def test_a_word_is_indexed_without_the_marks_on_its_letters(word: str, plain: str | None) -> None:
-    assert without_marks(word) == plain
+    assert strip_marks(word) == plain
     assert indexed_text(word).unmarked == (plain or "")
 
 
 def test_neighbouring_words_may_be_written_as_one() -> None:
-    assert joined_words(["coca", "cola", "company"]) == {
+    assert join_neighbours(["coca", "cola", "company"]) == {
         "cocacola": (0, 1),
         "colacompany": (1, 2),
         "cocacolacompany": (0, 1, 2),
     }
-    assert joined_words(["x" * 30, "y" * 30]) == {}
-    assert joined_words(["边界", "界层"]) == {}
+    assert join_neighbours(["x" * 30, "y" * 30]) == {}
+    assert join_neighbours(["边界", "界层"]) == {}
 
 
 @pytest.mark.parametrize("text", ["1,", "a-", "1.1", "-", "aB", "1a", "a", "ł"])

@@ -71,7 +71,7 @@ def test_who_is_in_a_group_has_its_role_in_all_that_is_in_the_project(
     assert code(update_project, user=binh, project=project, fields={"name": "x"}) == ""
     assert code(delete_project, user=binh, project=project) == "not_owner"
     Membership.objects.create(project=project, user=binh)
-    assert roles.role_of(binh, project) == Role.EDITOR
+    assert roles.get_role(binh, project) == Role.EDITOR
     group.members.remove(binh)
     assert seen(binh) == [True, True, True, False]
     remove_member(user=binh, project=project, member=binh.pk)
@@ -115,9 +115,9 @@ def test_who_is_made_an_owner_shares_and_hands_over(
     handed = hand_over(user=olga, project=project, member=binh.pk)
     assert handed.owner == binh and File.objects.filter(owner=binh).count() == 2
     assert [File.objects.get(pk=file.pk).owner for file in (here, both, theirs)] == [binh, olga, anna]
-    assert roles.role_of(olga, handed) == Role.OWNER
+    assert roles.get_role(olga, handed) == Role.OWNER
     remove_member(user=olga, project=handed, member=olga.pk)
-    assert roles.role_of(olga, handed) == Role.EDITOR  # by the group
+    assert roles.get_role(olga, handed) == Role.EDITOR  # by the group
 
 
 def test_the_page_shows_groups_and_the_list_by_whom_it_is_shared(

@@ -10,7 +10,7 @@ from chat.models import Conversation
 from core.errors import ProductError
 from files.models import File
 from personas.models import Persona
-from projects.handing_over import Possessions, hand_over, possessions_of
+from projects.handing_over import Possessions, count_possessions, hand_over
 from projects.models import Membership, Project, ProjectFile
 
 pytestmark = pytest.mark.django_db
@@ -38,7 +38,7 @@ def test_projects_their_files_and_personas_go_and_all_else_stays(admin_client: C
     answer = admin_client.post(address, {"to": "taker"}, follow=True).content.decode()
     assert "“taker” owns 1 project, 1 file of these, 1 persona now." in answer
     taker = User.objects.get(username="taker")
-    assert (possessions_of(leaver), possessions_of(taker)) == (Possessions(0, 0, 0), Possessions(1, 1, 1))
+    assert (count_possessions(leaver), count_possessions(taker)) == (Possessions(0, 0, 0), Possessions(1, 1, 1))
     assert not Membership.objects.filter(user=taker).exists()
     assert list(File.objects.filter(owner=leaver).values_list("name", flat=True)) == ["beside.txt"]
     assert Conversation.objects.get().owner == leaver
@@ -58,7 +58,7 @@ def test_it_goes_to_somebody_else_who_is_active(admin_client: Client, leaver: Us
     User.objects.create_user("off", is_active=False)
     page = admin_client.post(reverse("admin:accounts_user_hand_over", args=[leaver.pk]), {"to": to})
     assert (page.status_code, sentence in page.content.decode()) == (422, True)
-    assert possessions_of(leaver) == Possessions(1, 1, 1)
+    assert count_possessions(leaver) == Possessions(1, 1, 1)
 
 
 def test_it_takes_the_rights_to_all_of_it(client: Client, leaver: User, admin_user: User) -> None:
@@ -73,4 +73,4 @@ def test_it_takes_the_rights_to_all_of_it(client: Client, leaver: User, admin_us
     with pytest.raises(ProductError, match="has rights that you do not have"):
         hand_over(user=staff, person=admin_user, to="staff")
     hand_over(user=staff, person=leaver, to="staff")
-    assert possessions_of(staff) == Possessions(1, 1, 1)
+    assert count_possessions(staff) == Possessions(1, 1, 1)

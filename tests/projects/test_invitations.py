@@ -112,7 +112,7 @@ def test_a_name_that_somebody_has_since_is_invited_anew_by_a_repeat(owner: User,
 
 def test_an_invitation_ends(owner: User, guest: User, project: Project) -> None:
     sent = invite(user=owner, project=project, username=guest.username)
-    assert timedelta(days=29) < sent.expires - timezone.now() <= invitations.LASTS
+    assert timedelta(days=29) < sent.expires - timezone.now() <= invitations.LIFETIME
     Invitation.objects.update(expires=timezone.now())
     assert not Invitation.objects.sent(project).exists()
     with pytest.raises(ProductError):
@@ -149,7 +149,7 @@ def test_what_makes_no_sense_is_refused(owner: User, guest: User, project: Proje
 
 
 def test_invitations_that_nobody_answers_are_limited(owner: User, project: Project) -> None:
-    until = timezone.now() + invitations.LASTS
+    until = timezone.now() + invitations.LIFETIME
     Invitation.objects.bulk_create(Invitation(project=project, username=f"name-{n}", expires=until) for n in range(50))
     refused("too_many_invitations", user=owner, project=project, username="one-more")
     invite(user=owner, project=project, username="name-7", role="editor")  # no other one

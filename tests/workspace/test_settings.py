@@ -19,7 +19,7 @@ from PIL import Image
 
 from accounts.models import User
 from chat.models import Conversation, Share
-from chat.openai_api.create_turn import forget_old
+from chat.openai_api.create_turn import delete_old_conversations
 from core.errors import ProductError
 from personas.models import BudgetProfile
 from personas.services import default_profile, rules_at
@@ -242,10 +242,10 @@ def test_requests_of_programs_are_kept_as_long_as_it_says() -> None:
     place = past(user, 1)
     five = timezone.now() - timedelta(days=5)
     Conversation.objects.filter(pk=place.pk).update(origin=Conversation.Origin.API, updated=five)
-    forget_old()  # the installation keeps them for 30 days
+    delete_old_conversations()  # the installation keeps them for 30 days
     set_to(api_conversation_days=0)
-    forget_old()
+    delete_old_conversations()
     assert Conversation.objects.filter(pk=place.pk).exists()
     set_to(api_conversation_days=4)
-    forget_old()
+    delete_old_conversations()
     assert not Conversation.objects.filter(pk=place.pk).exists()

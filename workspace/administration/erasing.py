@@ -21,7 +21,7 @@ from django.db.models import Q
 from accounts.models import User
 from accounts.services import end_all, require_another_admin, require_deletable, require_no_hold
 from chat.models import Conversation, Import, Turn
-from chat.realtime.turn_stream import forget
+from chat.realtime.turn_stream import delete_streams
 from chat.turns.services import stop_turn
 from core.audit.services import record_erasure
 from core.errors import ProductError
@@ -59,7 +59,7 @@ def erase_person(*, user: AbstractUser | None, person: User) -> None:
         record_erasure(user=user, person=person, tokens=tokens, changes=changes)
         _delete(person)
         transaction.on_commit(partial(_release, set(files), uploads))
-        transaction.on_commit(partial(forget, turns))
+        transaction.on_commit(partial(delete_streams, turns))
 
 
 def _require_quiet(person: User) -> None:

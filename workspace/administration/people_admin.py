@@ -17,7 +17,7 @@ from core.errors import ProductError
 from core.permissions import has_right
 from core.sentences import Sentence
 from personas.models import Persona
-from projects.handing_over import Possessions, hand_over, possessions_of
+from projects.handing_over import Possessions, count_possessions, hand_over
 from projects.models import Project
 from workspace.administration.erasing import erase_person
 
@@ -56,7 +56,7 @@ class PeopleAdmin(UserAdmin):
                     messages.SUCCESS,
                 )
                 return HttpResponseRedirect(reverse("admin:accounts_user_change", args=[person.pk]))
-        context = {"form": form, "person": person, "owned": _in_words(possessions_of(person))}
+        context = {"form": form, "person": person, "owned": _in_words(count_possessions(person))}
         page = self.page(request, "hand_over", _("Hand over what %(name)s owns") % {"name": person}, context)
         page.status_code = 422 if form.errors else 200
         return page

@@ -49,7 +49,7 @@ from core.permissions import Action, has_right
 from core.requests import get_or_404
 from core.sentences import Sentence
 from files.services import require_storage, reserve_storage
-from files.storage import unavailable, waiting
+from files.storage import storage_error, wait_for_storage
 
 STALE_AFTER = timedelta(seconds=60)
 MAX_ATTEMPTS = 3
@@ -115,10 +115,10 @@ def _create(user: User, pk: UUID, name: str, blob: str, size: int) -> Import:
 @contextmanager
 def _storing() -> Iterator[None]:
     try:
-        with waiting():
+        with wait_for_storage():
             yield
     except OSError as error:
-        raise unavailable(error) from error
+        raise storage_error(error) from error
 
 
 def _require_turn(owner: User) -> None:

@@ -39,8 +39,8 @@ from files.models import Embedder, Reranker
 from llm import model_facts, tokens
 from llm.models import Model, Provider, ToolServer, WebSearch
 from llm.services import test_connection
-from readers.api import layers_that_hold, photos_available, recognition_languages
-from readers.confinement import CALLS, FILES
+from readers.api import active_layers, photos_available, recognition_languages
+from readers.confinement import CALL_LAYER, FILE_LAYER
 
 State = Literal["ok", "warn", "fail"]
 LOOPBACK = {"localhost", "127.0.0.1", "[::1]", "::1"}
@@ -182,17 +182,17 @@ def _migrations() -> Iterator[Finding]:
 
 
 _LAYERS = {
-    FILES: Sentence("opens only the upload and Python's libraries"),
-    CALLS: Sentence("has no network, starts no program and writes nothing"),
+    FILE_LAYER: Sentence("opens only the upload and Python's libraries"),
+    CALL_LAYER: Sentence("has no network, starts no program and writes nothing"),
 }
 
 
 def _readers() -> Iterator[Finding]:
     """Check the layers that confine the process that reads uploads, beyond its limits of memory and time."""
-    active = layers_that_hold()
-    for layer, remedy in (
-        (FILES, Sentence("Use Linux 5.13 or later with Landlock switched on.")),
-        (CALLS, Sentence("Use Linux with seccomp on x86-64 or ARM64.")),
+    active = active_layers()
+    for layer, mend in (
+        (FILE_LAYER, Sentence("Use Linux 5.13 or later with Landlock switched on.")),
+        (CALL_LAYER, Sentence("Use Linux with seccomp on x86-64 or ARM64.")),
     ):
         what = _LAYERS[layer]
         if layer in active:

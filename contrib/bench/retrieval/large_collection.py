@@ -19,7 +19,7 @@ from accounts.models import User
 from files.index import ranking
 from files.index.embedders import active_embedder, embed_query
 from files.index.indexing import index_chunks
-from files.index.search import POOL, search
+from files.index.search import POOL_SIZE, search
 from files.models import Chunk, File
 
 Row = dict[str, Any]
@@ -118,7 +118,7 @@ def _rankings(queries: list[str], files: QuerySet[File]) -> Iterator[tuple[str, 
     def vectors(query: str) -> object:
         vector = embed_query(embedder, query)
         assert vector is not None
-        return ranking.nearest(files, embedder, vector, count=POOL, visible=visible)
+        return ranking.nearest(files, embedder, vector, count=POOL_SIZE, visible=visible)
 
     yield "words alone", words
     yield "vectors alone", vectors

@@ -21,7 +21,7 @@ from accounts.models import User
 from contrib.bench.retrieval.collections import Collection, CollectionDocument, collections, ndcg
 from contrib.bench.retrieval.plain import PlainBM25
 from files.index import feedback, ranking
-from files.index.chunks import chunks_of
+from files.index.chunks import build_chunks
 from files.index.indexing import index_chunks
 from files.index.search import search
 from files.models import Chunk, File
@@ -54,7 +54,7 @@ def _store(owner: User, document: CollectionDocument) -> UUID:
     file = File.objects.create(
         owner=owner, name=document.name, size=1, sha256=digest, blob="none", status=File.Status.READY
     )
-    Chunk.objects.bulk_create(chunks_of(file, document.media_type, document.text, document.pages))
+    Chunk.objects.bulk_create(build_chunks(file, document.media_type, document.text, document.pages))
     index_chunks(file)
     return file.pk
 
@@ -75,7 +75,7 @@ def _by_search(query: str, files: QuerySet[File]) -> list[UUID]:
 
 def _once(query: str, files: QuerySet[File]) -> list[UUID]:
     """Return the files of the search without relevance feedback."""
-    with patch.object(feedback, "pays", lambda collection: False):
+    with patch.object(feedback, "is_worthwhile", lambda collection: False):
         return _by_search(query, files)
 
 
@@ -120,7 +120,7 @@ def _chunk_texts(collection: Collection) -> dict[str, str]:
     return {
         f"{name}#{number}": chunk.text
         for name, document in collection.documents.items()
-        for number, chunk in enumerate(chunks_of(file, document.media_type, document.text, document.pages))
+        for number, chunk in enumerate(build_chunks(file, document.media_type, document.text, document.pages))
     }
 
 

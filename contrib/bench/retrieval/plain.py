@@ -8,7 +8,7 @@ import unicodedata
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
 
-from files.index.language import UNSPACED_RUN, normal_form, pieces
+from files.index.language import UNSPACED_RUN, normalize, split_run
 
 K1, B = 1.2, 0.75
 
@@ -41,7 +41,7 @@ class PlainBM25:
 def _words(text: str) -> Iterator[str]:
     """Yield runs of letters, digits and combining marks. `\\w` splits words of Hindi at their vowels."""
     word: list[str] = []
-    spaced = UNSPACED_RUN.sub(lambda run: f" {' '.join(pieces(run[0], 2))} ", normal_form(text).lower())
+    spaced = UNSPACED_RUN.sub(lambda run: f" {' '.join(split_run(run[0], 2))} ", normalize(text).lower())
     for character in f"{spaced} ":
         if unicodedata.category(character)[0] in "LMN":
             word.append(character)

@@ -15,8 +15,8 @@ from django.utils import timezone  # noqa: E402 - models can be imported only af
 
 from accounts.models import User  # noqa: E402
 from chat.context import cache  # noqa: E402
-from chat.lab.past import AS_IT_WAS, Variation  # noqa: E402
-from chat.lab.services import chosen, planned  # noqa: E402
+from chat.lab.past import NO_VARIATION, Variation  # noqa: E402
+from chat.lab.services import choose_turns, plan_turns  # noqa: E402
 from chat.models import Message, Turn  # noqa: E402
 from chat.prompts import builder, report  # noqa: E402
 from chat.prompts.turn_context import context_of_past_turn  # noqa: E402
@@ -36,11 +36,11 @@ def main() -> None:
     for _ in range(CONVERSATIONS):
         answer(user, model)
     narrow = Variation(profile=BudgetProfile.objects.create(name=f"bench-{uuid4().hex[:8]}", window=4_096))
-    turns = chosen(most=CONVERSATIONS * TURNS, owner=user)
+    turns = choose_turns(most=CONVERSATIONS * TURNS, owner=user)
     rows = []
-    for name, variation in (("as they were", AS_IT_WAS), ("and under another profile", narrow)):
+    for name, variation in (("as they were", NO_VARIATION), ("and under another profile", narrow)):
         began = time.perf_counter()
-        compared = sum(result.planned is not None for result in planned(turns, variation))
+        compared = sum(result.planned is not None for result in plan_turns(turns, variation))
         seconds = time.perf_counter() - began
         rows.append(
             {"name": f"{compared:,} stored turns planned again {name}", "value": round(seconds, 1), "unit": "s",

@@ -12,17 +12,17 @@ from files.models import Embedder
 
 class Command(BaseCommand):
     help = (
-        "Embeds every chunk that the active embedder has not embedded yet. Search works meanwhile. May be stopped and "
-        "started again: it goes on where it was. With --url and --model it adds the embedder first."
+        "Embeds every chunk that the active embedder has not embedded yet. Search works meanwhile. If it is "
+        "interrupted, run it again: it continues where it stopped. With --url and --model it adds the embedder first."
     )
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("--embedder", metavar="NAME", help="make this one active first")
         parser.add_argument("--url", help="base URL of an OpenAI-compatible server, to add a new embedder")
-        parser.add_argument("--model", help="its model; also its name, unless --embedder gives one")
+        parser.add_argument("--model", help="its model; also the name of the embedder, unless --embedder states one")
         parser.add_argument("--key-from", metavar="VARIABLE", help="environment variable with the API key, if any")
-        parser.add_argument("--query-prefix", default="", help="what the model expects before a question")
-        parser.add_argument("--passage-prefix", default="", help="what the model expects before a text")
+        parser.add_argument("--query-prefix", default="", help="prefix that the model expects before a question")
+        parser.add_argument("--passage-prefix", default="", help="prefix that the model expects before a text")
 
     def handle(self, *args: Any, **options: Any) -> None:
         try:
@@ -33,7 +33,7 @@ class Command(BaseCommand):
                 self.stdout.write(f"\r{embedder}: {done:,} of {total:,} chunks", ending="")
                 self.stdout.flush()
         except ModelError as error:
-            raise CommandError(f"{error.detail} Run the command again to go on.") from error
+            raise CommandError(f"{error.detail} Run the command again to continue.") from error
         self.stdout.write(f"\n{embedder}: every chunk has its vector.")
 
 
@@ -41,7 +41,7 @@ def _stored(name: str | None) -> Embedder:
     embedder = active_embedder() if name is None else Embedder.objects.filter(name=name).first()
     if embedder is None:
         names = ", ".join(Embedder.objects.values_list("name", flat=True))
-        raise CommandError(f"There is no embedder “{name}”. There are: {names or 'none'}.")
+        raise CommandError(f"There is no embedder “{name}”. The embedders are: {names or 'none'}.")
     return embedder
 
 

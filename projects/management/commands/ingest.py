@@ -18,35 +18,37 @@ from projects import services
 from projects.models import Project, roles
 
 MAX_WAITING_FILES = 20  # waiting files at most, so that a large folder does not delay users' uploads
-POLL = 0.5  # seconds
+POLL_SECONDS = 0.5  # seconds
 STALLED_AFTER = 120.0  # seconds in which no file has been read
-BAR = 30  # characters of the progress bar
+BAR_WIDTH = 30  # characters of the progress bar
 
 
 class Command(BaseCommand):
     help = (
-        "Uploads a file, or a folder with all below it, into a project. Files whose content the project has already "
-        "are skipped, so an interrupted run is simply started again; failed ones are read again. Ends with status 1 if "
-        "any file failed."
+        "Uploads a file, or all files of a folder and its subfolders, into a project. Files whose content the project "
+        "already has are skipped, and failed files are read again. If it is interrupted, run it again: it continues "
+        "where it stopped. Ends with status 1 if any file failed."
     )
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("path", type=Path)
-        parser.add_argument("--project", required=True, metavar="NAME", help="created if there is none")
-        parser.add_argument("--user", metavar="NAME", help="whose files they will be; else the first admin")
+        parser.add_argument(
+            "--project", required=True, metavar="NAME", help="name of the project; it is created if it does not exist"
+        )
+        parser.add_argument("--user", metavar="NAME", help="owner of the files; default: the first administrator")
 
     def handle(self, *args: Any, **options: Any) -> None:
-        user = _user(options["user"])
+        user = _choose_user(options["user"])
         paths = list(_paths(options["path"]))
-        project = _project(user, options["project"])
-        self.by_digest = {file.sha256: file for file in services.files_of(project)}
+        project = _get_or_create_project(user, options["project"])
+        self.by_digest = {file.sha256: file for file in services.project_files(project)}
         self.failures: list[str] = []
         self.pending: dict[UUID, Path] = {}
         self.skipped = 0
         for number, path in enumerate(paths):
             self._wait(len(self.pending) >= MAX_WAITING_FILES, number, len(paths))
             try:
-                self._take(user, project, path)
+                self._upload_unless_present(user, project, path)
             except ProductError as error:
                 self.failures.append(f"{path}: {error.detail}")
             except OSError as error:
@@ -56,7 +58,7 @@ class Command(BaseCommand):
             self._wait(True, len(paths), len(paths))
         self._report(project, len(paths) - self.skipped - len(self.failures))
 
-    def _take(self, user: User, project: Project, path: Path) -> None:
+    def _upload_unless_present(self, user: User, project: Project, path: Path) -> None:
         digest = _digest(path)
         file = self.by_digest.get(digest)
         if file is None:
@@ -75,10 +77,10 @@ class Command(BaseCommand):
             if time.monotonic() > deadline:
                 raise CommandError(
                     f"No file was read for {STALLED_AFTER:.0f} seconds. Check with `manage.py doctor` that a worker "
-                    "runs. Then start this command again. Uploaded files are kept."
+                    "runs. Then run this command again: it continues where it stopped."
                 )
             self._show(number, total)
-            time.sleep(POLL)
+            time.sleep(POLL_SECONDS)
 
     def _collect(self) -> bool:
         """Remove finished and failed files from the pending ones. Return whether there were any."""
@@ -93,24 +95,24 @@ class Command(BaseCommand):
     def _show(self, number: int, total: int) -> None:
         if not self.stderr.isatty():
             return
-        filled = BAR * number // max(1, total)
+        filled = BAR_WIDTH * number // max(1, total)
         waiting = f", {len(self.pending)} being read" if self.pending else ""
         failed = f", {len(self.failures)} failed" if self.failures else ""
-        line = f"[{'#' * filled}{'.' * (BAR - filled)}] {number:,} of {total:,}{waiting}{failed}"
+        line = f"[{'#' * filled}{'.' * (BAR_WIDTH - filled)}] {number:,} of {total:,}{waiting}{failed}"
         self.stderr.write(f"\r\x1b[K{line}", ending="")
         self.stderr.flush()
 
     def _report(self, project: Project, read: int) -> None:
         if self.stderr.isatty():
             self.stderr.write("")
-        self.stdout.write(f"{project}: {read:,} read, {self.skipped:,} there already, {len(self.failures):,} failed")
+        self.stdout.write(f"{project}: {read:,} read, {self.skipped:,} already there, {len(self.failures):,} failed")
         for failure in self.failures:
             self.stdout.write(f"  {failure}")
         if self.failures:
             sys.exit(1)
 
 
-def _user(name: str | None) -> User:
+def _choose_user(name: str | None) -> User:
     people = User.objects.filter(is_active=True)
     if name is not None:
         user = people.filter(username=name).first()
@@ -119,11 +121,11 @@ def _user(name: str | None) -> User:
         return user
     admin = people.filter(is_superuser=True).order_by("date_joined", "pk").first()
     if admin is None:
-        raise CommandError("There is no administrator. Name somebody with --user.")
+        raise CommandError("There is no administrator. Choose a user with --user.")
     return admin
 
 
-def _project(user: User, name: str) -> Project:
+def _get_or_create_project(user: User, name: str) -> Project:
     rows = list(Project.objects.visible_to(user).filter(name=name)[:2])
     if len(rows) > 1:
         raise CommandError(f"{user} sees several projects named “{name}”. Rename one of them first.")

@@ -49,7 +49,7 @@ class Code:
         if not fits or (self.level == "item") != (self.item is not None) or not all(map(_is_number, numbers)):
             raise BadCode(
                 Sentence(
-                    "There is no code for {level} {numbers} of the {horizon} from {start}.",
+                    "There is no code for {level} {numbers} of the {horizon} that begins on {start}.",
                     level=self.level,
                     numbers=str(numbers),
                     horizon=self.horizon,
@@ -58,8 +58,10 @@ class Code:
             )
 
     def __str__(self) -> str:
-        code = make(series("task" if self.level == "item" else self.level, self.horizon, self.start), self.number)
-        return code if self.item is None else make(item_series(code), self.item)
+        code = format_code(
+            series("task" if self.level == "item" else self.level, self.horizon, self.start), self.number
+        )
+        return code if self.item is None else format_code(item_series(code), self.item)
 
     @property
     def task(self) -> "Code":
@@ -82,7 +84,7 @@ def parse(text: str) -> Code:
     try:
         start = date.fromisoformat((span + "-01-01")[:10])
     except ValueError as error:
-        raise BadCode(Sentence("“{text}” is of a day that does not exist.", text=text)) from error
+        raise BadCode(Sentence("“{text}” has a day that does not exist.", text=text)) from error
     return Code(level, horizon, start, int(number), int(item) if item else None)
 
 
@@ -103,20 +105,20 @@ def item_series(task: str) -> str:
     return f"{task}.C"
 
 
-def make(series: str, number: int) -> str:
+def format_code(series: str, number: int) -> str:
     """Return the code with this number, 1 to 99."""
     return f"{series}{number:02d}"
 
 
-def mentions(text: str) -> list[str]:
+def find_mentions(text: str) -> list[str]:
     """Return the valid codes that a text mentions with @, in capitals, in order and without duplicates.
 
     A mention ends with its code: `@D2026-11-21-T02.` at the end of a sentence mentions the task.
     """
-    return list(dict.fromkeys(code for _, _, code in places(text)))
+    return list(dict.fromkeys(code for _, _, code in find_mention_spans(text)))
 
 
-def places(text: str) -> Iterator[tuple[int, int, str]]:
+def find_mention_spans(text: str) -> Iterator[tuple[int, int, str]]:
     """Yield (start, end, code in capitals) of each mention, from its @ on."""
     for match in _MENTION.finditer(text):
         code = match[1].upper()

@@ -179,17 +179,17 @@ class Task(models.Model):
 
     @property
     def to_decide(self) -> bool:
-        """Whether the user still has to accept or decline the row."""
+        """Return whether the user still has to accept or decline the row."""
         return self.proposed and self.status in self.UNFINISHED
 
     @property
     def declined(self) -> bool:
-        """Whether the user has declined the proposal, or the model has withdrawn it."""
+        """Return whether the user has declined the proposal, or the model has withdrawn it."""
         return self.proposed and self.status == self.Status.DROPPED
 
     @property
     def blocking(self) -> bool:
-        """Whether the row is an active breakpoint: it is unfinished, and the user has not cleared it."""
+        """Return whether the row is an active breakpoint: it is unfinished, and the user has not cleared it."""
         return self.breakpoint and self.cleared is None and self.status in self.UNFINISHED
 
 

@@ -122,7 +122,7 @@ def test_both_answers_are_shown_to_whose_conversation_it_is_alone(
         ({"most": "many"}, "whole number"),
         ({"layout": "sideways"}, "not one of the available choices"),
         ({"model": str(uuid4())}, "not one of the available choices"),
-        ({"asks": "on", "most": 5}, "Tick this as well"),
+        ({"asks": "on", "most": 5}, "Tick this box, too"),
         ({"asks": "on", "confirmed": "on", "most": 21}, "at most 20 turns"),
         ({"asks": "on", "confirmed": "on", "most": 20}, "no complete answer"),
     ],
@@ -158,6 +158,6 @@ def test_a_replay_that_keeps_losing_its_worker_is_given_up_and_stays_so(committe
     sweep(services.REPLAYS)
     job.refresh_from_db()
     assert (job.status, job.code) == ("failed", "replay_gave_up")
-    services.run(job.pk)
+    services.run_replay(job.pk)
     job.refresh_from_db()
     assert job.status == "failed" and job.detail

@@ -9,7 +9,7 @@ from django.test import Client
 from django.urls import reverse
 
 from accounts.models import User
-from chat.lab.profile_trial import SHOWN, trials
+from chat.lab.profile_trial import TRIALS, run_trials
 from chat.models import Conversation, Message
 from llm.models import Model, Provider
 from personas.models import BudgetProfile
@@ -48,15 +48,15 @@ def typed(**changes: Any) -> dict[str, Any]:
 
 def test_the_longest_of_the_newest_are_planned_under_both(admin_user: User, model: Model) -> None:
     places = [talk(User.objects.create_user(f"p{number}"), number) for number in (2, 4, 6, 20)]
-    roomy, tight = trials(BudgetProfile(name="a")), trials(BudgetProfile(name="b", window=3_000))
+    roomy, tight = run_trials(BudgetProfile(name="a")), run_trials(BudgetProfile(name="b", window=3_000))
     assert [trial.conversation for trial in tight] == [place.pk for place in reversed(places[1:])]
-    assert len(tight) == SHOWN
+    assert len(tight) == TRIALS
     longest = tight[0]
     assert (longest.now, longest.messages) == (roomy[0].then, 20)
     assert (longest.now.sent, longest.now.left_out) == (20, 0)
     assert longest.then.left_out > 0 and longest.then.sent + longest.then.left_out == 20
     assert longest.then.used <= longest.then.limit < longest.now.limit
-    refused = trials(BudgetProfile(name="c", window=1_100))[0].then
+    refused = run_trials(BudgetProfile(name="c", window=1_100))[0].then
     assert refused.error == "" or refused.sent == 0
 
 

@@ -9,8 +9,8 @@ import pytest
 from django.core.management import CommandError, call_command
 
 from accounts.models import User
-from chat.lab.past import AS_IT_WAS, Variation
-from chat.lab.services import TurnComparison, chosen, planned
+from chat.lab.past import NO_VARIATION, Variation
+from chat.lab.services import TurnComparison, choose_turns, plan_turns
 from chat.ledger.models import ModelCall
 from chat.models import Conversation, Summary, Turn
 from files.models import File
@@ -29,8 +29,8 @@ DOWN = "http://127.0.0.1:9/v1"
 WORDS = "several words that take room " * 60
 
 
-def again(owner: User, variation: Variation = AS_IT_WAS) -> list[TurnComparison]:
-    return list(planned(chosen(most=1_000, owner=owner), variation))
+def again(owner: User, variation: Variation = NO_VARIATION) -> list[TurnComparison]:
+    return list(plan_turns(choose_turns(most=1_000, owner=owner), variation))
 
 
 def equal(results: list[TurnComparison]) -> list[TurnComparison]:
@@ -277,8 +277,8 @@ def test_forms_and_places_of_reminders_are_compared(application: Application, pe
 def test_a_sample_is_spread_and_the_same_every_time(application: Application, person: Person) -> None:
     for _ in range(3):
         talked(person, 3)
-    sample = chosen(most=4, owner=person.user)
-    assert sample == chosen(most=4, owner=person.user) and 2 <= len(sample) <= 4
+    sample = choose_turns(most=4, owner=person.user)
+    assert sample == choose_turns(most=4, owner=person.user) and 2 <= len(sample) <= 4
     assert Turn.objects.filter(pk__in=sample).values("conversation").distinct().count() == 3
 
 
@@ -335,7 +335,7 @@ def test_the_model_answers_what_is_planned(application: Application, person: Per
         (["--sample", "-5"], "from 1 to 1,000"),
         (["--sample", "٣"], "from 1 to 1,000"),
         (["--ask", "--sample", "21"], "at most 20 turns"),
-        (["--most", "3"], "--most is for a --conversation"),
+        (["--most", "3"], "--most needs --conversation"),
     ],
 )
 def test_bad_input_is_said(committed: None, arguments: list[str], sentence: str) -> None:

@@ -19,7 +19,7 @@ from accounts.models.limit import period
 from accounts.services import create_token
 from chat.conversations import titles
 from chat.conversations.services import create_conversation
-from chat.ledger.limits import all_states
+from chat.ledger.limits import load_all_states
 from chat.ledger.models import ModelCall
 from chat.ledger.sums import sum_days
 from chat.models import Conversation, Message, NextMessage, SummaryJob, Turn
@@ -31,7 +31,7 @@ from chat.runs.services import create_run
 from chat.runs.state_machine import advance
 from chat.sending.services import queue, send, send_next
 from chat.summaries import services as summaries
-from chat.turns.store import Ending, TurnOutcome, end
+from chat.turns.store import Ending, TurnOutcome, end_turn
 from chat.turns.submit import Ask, regenerate
 from core.audit.origin import Origin, current_origin, use_origin
 from core.errors import ProductError
@@ -86,7 +86,7 @@ def done(turn: Turn, tokens: int) -> None:
     turn = Turn.objects.select_related("conversation__owner", "model__provider").get(pk=turn.pk)
     call: Any = {"cycle": 1, "used": tokens, "tools_tokens": 0, "limit": 8_000, "usage": {"input": tokens, "output": 1}}
     outcome = TurnOutcome([{"type": "text", "text": "x"}], 1, calls=[call])
-    assert end(turn, Ending(Turn.Status.DONE), outcome) is not None
+    assert end_turn(turn, Ending(Turn.Status.DONE), outcome) is not None
 
 
 @contextmanager
@@ -152,9 +152,9 @@ def test_a_turn_sets_aside_what_it_may_take_and_its_end_gives_that_back(user: Us
         ask(user)
     error = refusal(user)
     assert "may use up your limit" in error.detail and error.extra["retry_after"] == 30
-    assert all_states(user)[0]["used"] == "0"
+    assert load_all_states(user)[0]["used"] == "0"
     done(turn, 40)
-    assert all_states(user)[0]["used"] == "41"
+    assert load_all_states(user)[0]["used"] == "41"
     ask(user)
 
 
@@ -176,7 +176,7 @@ def test_a_turn_that_lost_its_worker_gives_back_what_it_had_set_aside(user: User
     limit("turns", 1, user=other)
     lost = ask(other)
     lost = Turn.objects.select_related("conversation__owner").get(pk=lost.pk)
-    assert end(lost, Ending(Turn.Status.INTERRUPTED), TurnOutcome([], 0)) is not None  # as the sweeper does
+    assert end_turn(lost, Ending(Turn.Status.INTERRUPTED), TurnOutcome([], 0)) is not None  # as the sweeper does
     ask(other)
 
 
@@ -234,9 +234,9 @@ def test_a_month_is_of_sums_calls_and_what_is_set_aside(user: User) -> None:
         used(user, first + timedelta(days=day, seconds=1))
     used(user, first - timedelta(seconds=1))
     expected = str(1_000 * ((timezone.now() - first).days + 1))
-    assert all_states(user)[0]["used"] == expected
+    assert load_all_states(user)[0]["used"] == expected
     sum_days()
-    assert all_states(user)[0]["used"] == expected
+    assert load_all_states(user)[0]["used"] == expected
 
 
 def test_from_80_percent_the_plan_line_warns(user: User) -> None:
@@ -315,7 +315,7 @@ def test_no_title_is_asked_for_over_a_limit_until_the_next_answer(user: User) ->
     limit("tokens", 500, user=user)
     turn = ask(user)
     done(turn, 700)
-    assert titles.claim(turn.conversation_id) == turn.pk
+    assert titles.claim_title(turn.conversation_id) == turn.pk
     with pytest.raises(ProductError, match="limit_reached"):
         titles._require_unused(Turn.objects.select_related("conversation").get(pk=turn.pk))
     assert not Conversation.objects.get(pk=turn.conversation_id).titled
@@ -356,7 +356,7 @@ def test_a_failed_answer_without_a_count_hides_no_prompt_before_it(user: User) -
         pk=ask(user, first.conversation).pk
     )
     ending = Ending(Turn.Status.FAILED, "provider_unreachable", Sentence("It cannot be reached."))
-    end(failed, ending, TurnOutcome([], 0))
+    end_turn(failed, ending, TurnOutcome([], 0))
     again = ask(user, first.conversation)
     assert (again.reserved_tokens or 0) - (first.reserved_tokens or 0) == 5_000
 
@@ -374,7 +374,7 @@ def test_the_answer_that_is_set_aside_is_as_long_as_the_personas(user: User) -> 
 def test_a_prompt_that_alone_is_more_than_what_is_left_does_not_begin(user: User, unit: str, amount: object) -> None:
     limit(unit, amount, user=user)
     error = refusal(user)
-    assert error.detail.startswith("Sending this takes more than your limit has left.")
+    assert error.detail.startswith("This message needs more than is left of your limit.")
     assert error.extra["retry_after"] > 30
     assert not Turn.objects.filter(conversation__owner=user).exists()
 
@@ -385,7 +385,7 @@ def test_the_prompt_of_a_conversation_that_is_gone_on_with_counts_with_its_messa
     limit("tokens", 9_000, user=user)
     used(user, input=2_000, output=0)
     error = refusal(user, conversation=first.conversation)
-    assert error.detail.startswith("Sending this takes more than your limit has left.")
+    assert error.detail.startswith("This message needs more than is left of your limit.")
     ask(user)  # a new one is short enough
 
 

@@ -16,7 +16,7 @@ from django.utils import timezone
 from accounts.models import PeopleGroup, User
 from chat.background.tasks import sum_usage
 from chat.ledger.models import ModelCall, PersonSum, UsageDay, UsageSum
-from chat.ledger.services import OF_CALLS, UsageFigures, midnight
+from chat.ledger.services import CALL_AGGREGATES, UsageFigures, midnight
 from chat.ledger.sums import KINDS, SETTLING_TIME, UsageReport
 from chat.models import Conversation
 from llm.models import Model, Provider
@@ -89,7 +89,7 @@ def from_calls(*names: str, **only: Any) -> dict[Any, UsageFigures]:
     rows = ModelCall.objects.filter(created__gte=midnight(first_day(), zone), **only).order_by()
     rows = rows.annotate(day_id=TruncDate("created", tzinfo=zone))
     figures = {}
-    for row in rows.values(*names).annotate(**OF_CALLS):
+    for row in rows.values(*names).annotate(**CALL_AGGREGATES):
         key = tuple(row.pop(name) for name in names)
         figures[key if len(key) > 1 else key[0]] = UsageFigures(**row)
     return figures

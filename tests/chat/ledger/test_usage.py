@@ -15,7 +15,7 @@ from django.utils.translation import override
 
 from accounts.models import PeopleGroup, User
 from chat.ledger.models import ModelCall
-from chat.ledger.services import in_words, totals
+from chat.ledger.services import describe_usage, sum_usage
 from chat.models import Conversation
 from core.i18n import dollars
 from llm.models import Model
@@ -121,7 +121,7 @@ def test_an_answer_and_its_turn_say_what_they_cost_and_the_panel_in_words(person
     question = person.caller.get(f"messages/{ended['user_message']}/")
     assert question["cost"] is None
     words = "1,234 read, 1,000 of them cached, 200 written · $0.0040"
-    assert in_words(totals(ModelCall.objects.filter(turn=turn["id"]))) == words
+    assert describe_usage(sum_usage(ModelCall.objects.filter(turn=turn["id"]))) == words
     client = Client()
     client.force_login(person.user)
     assert "· &lt; $0.01" in client.get(f"/c/{turn['conversation']}/").content.decode()
@@ -132,10 +132,10 @@ def test_an_answer_and_its_turn_say_what_they_cost_and_the_panel_in_words(person
 def test_words_say_which_calls_have_no_price(person: Person) -> None:
     call(person, cost=None)
     mine = ModelCall.objects.visible_to(person.user)
-    assert in_words(totals(mine)) == "1,000 read, 600 of them cached, 50 written"
+    assert describe_usage(sum_usage(mine)) == "1,000 read, 600 of them cached, 50 written"
     call(person, cached_input=0)
     words = "2,000 read, 600 of them cached, 100 written · $0.50, and 1 call without a price"
-    assert in_words(totals(mine)) == words
+    assert describe_usage(sum_usage(mine)) == words
 
 
 def test_the_page_of_a_month_and_its_table_to_take_along(person: Person, scripted_model_row: Model) -> None:

@@ -16,7 +16,7 @@ from chat.conversations.export import _lists
 from chat.ledger.models import ModelCall
 from chat.models import Conversation, Message
 from chat.readings import jobs, services
-from chat.readings.layout import layout_of
+from chat.readings.layout import load_layout
 from chat.readings.models import Reading, ReadingPart
 from core.background import on_database, submit
 from core.errors import ProductError
@@ -74,12 +74,12 @@ def gone_on(person: Person, reading: Reading, **how: Any) -> Reading:
 
 
 def covered(reading: Reading) -> int:
-    return services.percent_of(list(reading.parts.filter(level=0)))
+    return services.percent_read(list(reading.parts.filter(level=0)))
 
 
 def missing(reading: Reading) -> list[str]:
     """The codes of why."""
-    files = services.coverage(reading, list(reading.parts.filter(level=0)), layout_of(reading))
+    files = services.coverage(reading, list(reading.parts.filter(level=0)), load_layout(reading))
     return [each.code for one in files for each in one.coverage.missing]
 
 
@@ -151,7 +151,7 @@ def test_several_files_are_read_for_one_answer_that_names_them(
     assert "## book.md" in notes_of_all and "## letters.md" in notes_of_all
     page = signed_in(person.user).get(f"/readings/{reading.pk}/").content.decode()
     assert "letters.md</span> ·" in page and f"?with={second.pk}" in page
-    assert "- letters.md: " in services.as_markdown(reading)
+    assert "- letters.md: " in services.to_markdown(reading)
     assert gone_on(person, reading).status == Reading.Status.DONE and covered(reading) == 100
 
 
@@ -193,7 +193,7 @@ def test_a_sentence_that_its_passage_does_not_carry_is_marked(
     assert FACT in shown and "does not have the number “90”" in shown
     assert browser.get(f"/readings/{reading.pk}/citations/0/").status_code == 404
     assert person.caller.get(f"readings/{reading.pk}/")["citation_check"] == check
-    assert "## Not confirmed by the passages\n\n- In March Anna Berger bought 90 kg" in services.as_markdown(reading)
+    assert "## Not confirmed by the passages\n\n- In March Anna Berger bought 90 kg" in services.to_markdown(reading)
 
 
 def test_the_model_that_checks_citations_is_in_the_plan_and_looks_at_the_answer(
@@ -245,7 +245,7 @@ def test_a_stop_or_a_crash_while_citations_are_checked_keeps_the_answer_with_a_n
     services.stop_reading(user=person.user, reading=stopped)
     Reading.objects.filter(pk=crashed.pk).update(heartbeat=timezone.now() - timedelta(minutes=5))
     sweep(services.READINGS)
-    submit(jobs.run(crashed.pk)).result()  # an ended one stays as it is
+    submit(jobs.run_reading(crashed.pk)).result()  # an ended one stays as it is
     for reading in readings:
         reading.refresh_from_db()
         assert (reading.status, reading.answer, reading.code) == (Reading.Status.DONE, SAYS, "")
@@ -275,7 +275,7 @@ def test_more_calls_than_were_agreed_to_are_asked_for_first(
     reading = ended(begin_reading(person, question_on(file, model)))
     reading.parts.update(state="waiting", findings="")
     Reading.objects.filter(pk=reading.pk).update(status="queued", answer="", asked=1_000)
-    submit(jobs.run(reading.pk)).result()
+    submit(jobs.run_reading(reading.pk)).result()
     assert (ended(reading).status, reading.code) == (Reading.Status.STOPPED, "calls_used_up")
     assert (covered(reading), missing(reading)) == (0, ["calls_used_up"])
     assert gone_on(person, reading).status == Reading.Status.DONE
@@ -330,7 +330,7 @@ def test_after_a_crash_another_worker_goes_on_where_it_was(
     assert submit(_claimed(reading)).result() is None  # it is somebody's now
     application.model.finished(heading(file.content.text, 6))  # who has lost it ends
     Reading.objects.filter(pk=reading.pk).update(**dead, only_answer=True)
-    submit(jobs.run(reading.pk)).result()
+    submit(jobs.run_reading(reading.pk)).result()
     assert (ended(reading).status, reading.attempt) == (Reading.Status.DONE, 3)
     assert of_parts(application, file, 1) == 1
     Reading.objects.filter(pk=reading.pk).update(status="running", tries=9, heartbeat=dead["heartbeat"])

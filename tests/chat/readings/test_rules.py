@@ -4,24 +4,24 @@ from itertools import pairwise
 
 import pytest
 
-from chat.readings.asking import numbered
+from chat.readings.asking import number_passages
 from chat.readings.planning import (
-    MARK,
+    MARK_TOKENS,
     MOST_PASSAGES,
     Budget,
     Gap,
     PartCoverage,
     Passage,
     budget_for,
-    coverage_of,
-    groups_of,
-    left_out,
-    middle,
-    numbers_in,
-    parts_of,
-    passages_of,
-    plan_of,
-    span_of,
+    compute_coverage,
+    divide_into_passages,
+    find_middle,
+    group_into_parts,
+    group_notes,
+    passage_numbers,
+    passage_span,
+    plan_calls,
+    uncited_numbers,
 )
 from core.errors import ProductError
 from core.sentences import NO_SENTENCE, Sentence
@@ -40,48 +40,50 @@ def passages(*sizes: int, headings: str = "") -> list[Passage]:
 
 
 def test_passages_hold_every_character_once_and_have_numbers() -> None:
-    passages_ = passages_of([([(0, 10, 50, "A"), (8, 18, 50, "B"), (20, 25, 50, "")], 30)])
-    assert [(each.end, each.tokens - MARK) for each in passages_] == [(10, 50), (18, 40), (30, 50)]
+    passages_ = divide_into_passages([([(0, 10, 50, "A"), (8, 18, 50, "B"), (20, 25, 50, "")], 30)])
+    assert [(each.end, each.tokens - MARK_TOKENS) for each in passages_] == [(10, 50), (18, 40), (30, 50)]
     ends = [each.end for each in passages_]
-    assert [span_of(ends, number) for number in (1, 2, 3)] == [(0, 10), (10, 18), (18, 30)]
-    assert (list(numbers_in(ends, 0, 30)), list(numbers_in(ends, 10, 18))) == ([1, 2, 3], [2])
-    assert numbered("0123456789abcdefghABCDEFGHIJKL", 10, 30, ends) == "[2]\nabcdefgh\n\n[3]\nABCDEFGHIJKL"
-    many = passages_of([([(end - 1, end, 1, "") for end in range(1, 25_001)], 25_000)])
+    assert [passage_span(ends, number) for number in (1, 2, 3)] == [(0, 10), (10, 18), (18, 30)]
+    assert (list(passage_numbers(ends, 0, 30)), list(passage_numbers(ends, 10, 18))) == ([1, 2, 3], [2])
+    assert number_passages("0123456789abcdefghABCDEFGHIJKL", 10, 30, ends) == "[2]\nabcdefgh\n\n[3]\nABCDEFGHIJKL"
+    many = divide_into_passages([([(end - 1, end, 1, "") for end in range(1, 25_001)], 25_000)])
     assert len(many) <= MOST_PASSAGES and many[-1].end == 25_000 and many[0].end == 3
-    assert passages_of([([], 0)]) == []
+    assert divide_into_passages([([], 0)]) == []
 
 
 def test_the_passages_of_several_files_stand_one_behind_the_other_and_no_part_has_two_files() -> None:
-    passages_ = passages_of([([(0, 10, 50, ""), (10, 18, 40, "")], 20), ([(0, 5, 7, "")], 5)])
+    passages_ = divide_into_passages([([(0, 10, 50, ""), (10, 18, 40, "")], 20), ([(0, 5, 7, "")], 5)])
     assert [(each.end, each.file) for each in passages_] == [(10, 0), (20, 0), (25, 1)]
-    assert parts_of(passages_, 1_000) == [(0, 2), (2, 3)]
+    assert group_into_parts(passages_, 1_000) == [(0, 2), (2, 3)]
     many = [([(end - 1, end, 1, "") for end in range(1, 8_001)], 8_000), ([(0, 3, 1, "")], 3)]
-    assert len(passages_of(many)) == 8_001 and len(passages_of([*many, *many])) <= MOST_PASSAGES
+    assert len(divide_into_passages(many)) == 8_001 and len(divide_into_passages([*many, *many])) <= MOST_PASSAGES
 
 
 def test_parts_are_as_full_as_the_room_and_end_before_a_heading() -> None:
-    assert parts_of(passages(40, 40, 40), 100) == [(0, 2), (2, 3)]
-    assert parts_of(passages(30, 30, 30, 30, headings="aabb"), 100) == [(0, 2), (2, 4)]
-    assert parts_of(passages(10, 30, 30, 30, headings="abbb"), 100) == [(0, 4)]  # a heading that comes too early
-    assert parts_of(passages(500, 10), 100) == [(0, 1), (1, 2)]
-    parts = parts_of(passages(*[37] * 50), 100)
+    assert group_into_parts(passages(40, 40, 40), 100) == [(0, 2), (2, 3)]
+    assert group_into_parts(passages(30, 30, 30, 30, headings="aabb"), 100) == [(0, 2), (2, 4)]
+    assert group_into_parts(passages(10, 30, 30, 30, headings="abbb"), 100) == [
+        (0, 4)
+    ]  # a heading that comes too early
+    assert group_into_parts(passages(500, 10), 100) == [(0, 1), (1, 2)]
+    parts = group_into_parts(passages(*[37] * 50), 100)
     assert parts[0][0] == 0 and parts[-1][1] == 50 and all(a[1] == b[0] for a, b in pairwise(parts))
 
 
 def test_what_is_folded_together_fits() -> None:
-    assert groups_of([30, 30, 30], 60) == [(0, 2), (2, 3)]
-    assert groups_of([100, 1], 60) == [(0, 1), (1, 2)]
-    assert groups_of([], 60) == []
+    assert group_notes([30, 30, 30], 60) == [(0, 2), (2, 3)]
+    assert group_notes([100, 1], 60) == [(0, 1), (1, 2)]
+    assert group_notes([], 60) == []
 
 
 def test_the_plan_is_the_most_that_it_takes() -> None:
-    small = plan_of([80, 90], [], BUDGET)
+    small = plan_calls([80, 90], [], BUDGET)
     assert (small.parts, small.folds, small.calls) == (2, 0, 3)
     assert small.usage.input == 80 + 90 + 2 * 7 + 2 * 15 + 7
     assert small.usage.output == 2 * 15 + 35
-    large = plan_of([100] * 9, [], BUDGET)  # 9 × 15 become 2 × 25 and 15, and these 25 and 15
+    large = plan_calls([100] * 9, [], BUDGET)  # 9 × 15 become 2 × 25 and 15, and these 25 and 15
     assert (large.folds, large.calls) == (3, 13)
-    assert plan_of([], [20, 20], BUDGET).calls == 1
+    assert plan_calls([], [20, 20], BUDGET).calls == 1
 
 
 def test_a_budget_leaves_room_for_text_or_says_so() -> None:
@@ -97,9 +99,9 @@ def test_a_budget_leaves_room_for_text_or_says_so() -> None:
 
 
 def test_a_part_is_divided_at_the_end_of_a_passage() -> None:
-    assert middle([10, 20, 30, 40], 0, 40) == 20
-    assert middle([10, 20, 30, 40], 10, 30) == 20
-    assert middle([10, 20, 30, 40], 10, 20) is None
+    assert find_middle([10, 20, 30, 40], 0, 40) == 20
+    assert find_middle([10, 20, 30, 40], 10, 30) == 20
+    assert find_middle([10, 20, 30, 40], 10, 20) is None
 
 
 def test_what_was_not_read_is_named_with_its_pages_and_why() -> None:
@@ -110,15 +112,17 @@ def test_what_was_not_read_is_named_with_its_pages_and_why() -> None:
         _part(80, 100, read=True),
     ]
     spans = [(0, 50), (50, 70), (70, 100)]
-    coverage = coverage_of(parts, spans, "stopped", Sentence("Stopped."))
+    coverage = compute_coverage(parts, spans, "stopped", Sentence("Stopped."))
     assert (coverage.percent, coverage.missing) == (60, [Gap(40, 80, 1, 3, "stopped", Sentence("Stopped."))])
-    apart = coverage_of(
+    apart = compute_coverage(
         [parts[1], _part(60, 80, read=False, code="x", why=Sentence("X."))], [], "stopped", Sentence("Stopped.")
     )
     assert [(each.start, each.code, each.first_page) for each in apart.missing] == [(40, "stopped", 0), (60, "x", 0)]
-    almost = coverage_of([_part(0, 9_999, read=True), _part(9_999, 10_000, read=False)], [], "stopped", NO_SENTENCE)
+    almost = compute_coverage(
+        [_part(0, 9_999, read=True), _part(9_999, 10_000, read=False)], [], "stopped", NO_SENTENCE
+    )
     assert almost.percent == 99
-    assert coverage_of([_part(0, 5, read=True)], [], "", NO_SENTENCE).percent == 100
+    assert compute_coverage([_part(0, 5, read=True)], [], "", NO_SENTENCE).percent == 100
 
 
 def _part(start: int, end: int, *, read: bool, code: str = "", why: Sentence = NO_SENTENCE) -> PartCoverage:
@@ -126,5 +130,5 @@ def _part(start: int, end: int, *, read: bool, code: str = "", why: Sentence = N
 
 
 def test_what_a_fold_leaves_out_is_known_by_its_numbers() -> None:
-    assert left_out(["One [1], two [2][3].", "Three [3, 4]."], "All of it [1][4].", 9) == [2, 3]
-    assert left_out(["No such passage [12]."], "", 9) == []
+    assert uncited_numbers(["One [1], two [2][3].", "Three [3, 4]."], "All of it [1][4].", 9) == [2, 3]
+    assert uncited_numbers(["No such passage [12]."], "", 9) == []

@@ -113,7 +113,7 @@ def test_what_a_model_makes_in_an_answer_is_drafted_after_it_unless_it_does_so_i
     assert (one.draft, two.draft, two.children.get().title) == ("due", "", "Mine, too")
     results = [part["text"] for part in person.caller.turn(turn)["parts"] if part["type"] == "tool_result"]
     assert "is drafted after your answer" in results[0]
-    drafts.begin(one.pk)
+    drafts.begin_draft(one.pk)
     assert not Run.objects.filter(owner=person.user).exists()
     person.caller.post(f"turns/{turn}/stop/")
     run_of(person, str(one.pk), "ready")
@@ -151,7 +151,7 @@ def test_of_many_tasks_two_are_drafted_at_a_time_and_the_next_when_one_is_done(
     until(lambda: runs.filter(status="drafting").count() == 2, "two are being drafted")
     long_ago(owner=person.user)
     for scenario in works:
-        drafts.begin(Task.objects.get(pk=scenario.task["id"]).pk)
+        drafts.begin_draft(Task.objects.get(pk=scenario.task["id"]).pk)
     assert runs.count() == 2 and Task.objects.filter(owner=person.user, draft="due").count() == 2
     stopped = runs.first()
     assert stopped is not None
@@ -171,13 +171,13 @@ def test_of_two_processes_one_drafts_and_what_a_killed_one_had_begun_is_begun_ag
     rows.update(draft="due")
     [task] = rows
     with transaction.atomic():  # a worker that is killed before it commits
-        drafts.begin(task.pk)
+        drafts.begin_draft(task.pk)
         assert Run.objects.filter(task=task).exists()
         transaction.set_rollback(True)
     assert rows.get().draft == "due" and not Conversation.objects.filter(owner=person.user).exists()
 
     def another() -> None:
-        drafts.begin(task.pk)
+        drafts.begin_draft(task.pk)
         connections.close_all()
 
     with ThreadPoolExecutor(2) as others:
@@ -230,7 +230,7 @@ def test_what_is_there_by_then_keeps_a_draft_from_being_begun_and_is_not_replace
     rows = Task.objects.filter(pk=before.task["id"])
     rows.update(draft="due")
     with_items(before, ["Mine"])
-    drafts.begin(rows.get().pk)
+    drafts.begin_draft(rows.get().pk)
     assert not Run.objects.filter(task=rows.get()).exists()
     late = {"name": "draft_checklist", "arguments": {"items": [{"title": "Too late"}]}}
     steps = script(

@@ -2,7 +2,7 @@
 
 import pytest
 
-from chat.runs.transitions import TRANSITIONS, become
+from chat.runs.transitions import TRANSITIONS, change_status
 from core.sentences import Sentence
 from projects.planner.models import Run
 
@@ -25,8 +25,8 @@ def test_a_run_becomes_what_the_table_says_and_nothing_else(status: str, after: 
     run = Run(status=status, code="question", detail="Which?", needs="an answer")
     if after not in TRANSITIONS[status]:
         with pytest.raises(ValueError, match=status):
-            become(run, after)
+            change_status(run, after)
         return
-    become(run, after, "code", Sentence("Why."))
+    change_status(run, after, "code", Sentence("Why."))
     assert (run.status, run.code, run.detail, run.needs) == (after, "code", Sentence("Why."), "")
     assert (run.finished is not None) == (after in (Run.Status.DONE, Run.Status.STOPPED, Run.Status.FAILED))

@@ -8,8 +8,8 @@ from accounts import people
 from accounts.models import OpenIDIdentity, User
 from accounts.services import create_token
 from accounts.webhooks.services import create_webhook
-from chat.conversations.sharing import ShareTerms, share
-from chat.conversations.team_shares import Recipient, TeamTerms, share_with
+from chat.conversations.sharing import ShareTerms, create_share
+from chat.conversations.team_shares import Recipient, TeamTerms, share_conversation
 from chat.models import TeamShare
 from chat.readings.models import Reading
 from core.audit.models import Entry
@@ -204,13 +204,13 @@ def _(w: World) -> None:
 
 @page("share.ended")
 def _(w: World) -> None:
-    link = share(user=w.olga, conversation=w.conversation(w.olga), terms=ShareTerms(password=SECRET))
+    link = create_share(user=w.olga, conversation=w.conversation(w.olga), terms=ShareTerms(password=SECRET))
     w.post(f"/shares/{link.pk}/end/")
     assert link.token not in texts_of(list(Entry.objects.all()))
 
 
 def team_share(w: World, *, owner: User, username: str) -> TeamShare:
-    return share_with(
+    return share_conversation(
         user=owner,
         conversation=w.conversation(owner),
         recipient=Recipient(username=username),

@@ -432,7 +432,9 @@ def _(w: World) -> None:
 @staff("file.given")
 def _(w: World) -> None:
     content = SimpleUploadedFile("a.txt", TEXT.encode())
-    in_admin(w, lambda: projects.give_file(user=w.admin, project=w.project(w.olga), name="a.txt", content=content))
+    in_admin(
+        w, lambda: projects.add_file_for_owner(user=w.admin, project=w.project(w.olga), name="a.txt", content=content)
+    )
 
 
 @staff("usage.exported")

@@ -51,7 +51,7 @@ def test_an_item_the_user_and_the_end_of_the_task_take_it_away(actor: Actor) -> 
     services.update(actor=actor, task=own, fields={"archetype": "user"})
     status(actor, dropped, "dropped")
     assert {draft_of(task) for task in (listed, own, dropped)} == {""}
-    assert not drafts.waiting().filter(owner=actor.user).exists()
+    assert not drafts.due_drafts().filter(owner=actor.user).exists()
 
 
 def test_the_users_own_task_that_becomes_a_models_is_drafted_as_if_it_had_been_made_so(actor: Actor) -> None:

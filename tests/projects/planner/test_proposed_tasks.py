@@ -149,7 +149,7 @@ def test_an_open_proposal_stays_one_whatever_a_model_says_of_it(actor: Actor, mo
 
 def test_no_draft_is_begun_for_a_proposal(actor: Actor, model: Actor) -> None:
     proposal = new(model, archetype="model")
-    assert not drafts.waiting().filter(owner=actor.user).exists()
+    assert not drafts.due_drafts().filter(owner=actor.user).exists()
     assert services.accept(actor=actor, task=proposal).draft == Task.Draft.DUE
     listed = new(model, archetype="model")
     services.draft_checklist(actor=model, task=listed, items=[DraftItem("Look")])

@@ -79,24 +79,24 @@ def test_a_line_becomes_a_task_with_everything_in_it(actor: Actor, browser: Clie
     assert row.project is not None and row.project.name == "Chocolate shop"
     checklist = row.children.order_by("position").values_list("title", "breakpoint", "needs")
     assert list(checklist) == [("which kind", True, "ask Lan"), ("pay", False, "")]
-    assert "Added D2024-11-22-T01. It is on another page: Fri 22 November 2024." in page
+    assert "Added D2024-11-22-T01. Its page is Fri 22 November 2024." in page
 
 
 def test_a_project_of_two_words_is_shown_as_it_has_to_be_written(browser: Client, actor: Actor) -> None:
     Project.objects.create(owner=actor.user, name="Contracts 2026")
     page = browser.post(PAGE, {"text": "Read the fees #Contracts 2026"}).content.decode()
-    assert "You have no project called “Contracts”. For “Contracts 2026”, write #&quot;Contracts 2026&quot;." in page
+    assert "There is no project “Contracts”. For “Contracts 2026”, write #&quot;Contracts 2026&quot;." in page
 
 
 @pytest.mark.parametrize(
     ("line", "sentence"),
     [
-        ("Buy #Nowhere", "You have no project called “Nowhere”"),
+        ("Buy #Nowhere", "There is no project “Nowhere”"),
         ("Buy ^M2024-11-T09", "There is no such task"),
         ("Buy >2024-13", "is not a day"),
         ("Plan >2024-12; one; two", "Only day tasks have a checklist"),
         ("x" * 201, "The title has 201 characters"),
-        ("Buy; " + "; ".join(f"item {n}" for n in range(100)), "The numbers end at"),
+        ("Buy; " + "; ".join(f"item {n}" for n in range(100)), "Codes end at"),
     ],
 )
 def test_a_refused_line_keeps_its_text_and_leaves_nothing(browser: Client, line: str, sentence: str) -> None:
@@ -146,9 +146,9 @@ def test_a_moved_task_links_both_ways(actor: Actor, browser: Client) -> None:
     task = new(actor, "Repair")
     page = post(browser, f"/tasks/{task.pk}/move/", day=str(NEXT))
     moved = Task.objects.get(date=NEXT)
-    assert f"{task.code} goes on as {moved.code}, Fri 22 November 2024." in page
+    assert f"{task.code}  continues as {moved.code}, Fri 22 November 2024." in page
     link = '<a href="/tasks/{0.pk}/">{0.code}</a>'.format
-    assert "goes on as " + link(moved) in shown(browser, f"/tasks/{task.pk}/")
+    assert " continues as " + link(moved) in shown(browser, f"/tasks/{task.pk}/")
     assert "goes on from " + link(task) in shown(browser, f"/tasks/{moved.pk}/")
 
 

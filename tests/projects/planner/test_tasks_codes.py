@@ -32,7 +32,7 @@ def test_a_code_reads_back_as_what_it_was_made_from(code: Code) -> None:
     assert PATTERN.match(text)
     assert len(text) <= codes.MAX_LENGTH
     assert codes.parse(text) == code
-    assert codes.mentions(f"see @{text}, please") == [text]
+    assert codes.find_mentions(f"see @{text}, please") == [text]
 
 
 @given(st.from_regex(PATTERN, fullmatch=True))
@@ -40,7 +40,7 @@ def test_whatever_has_the_shape_is_read_exactly_or_refused(text: str) -> None:
     try:
         code = codes.parse(text)
     except BadCode:
-        assert not codes.mentions(f"@{text}")
+        assert not codes.find_mentions(f"@{text}")
     else:
         assert str(code) == text
 
@@ -98,9 +98,9 @@ def test_a_code_cannot_be_built_in_the_middle_of_its_period() -> None:
     ],
 )
 def test_mentions_are_found_where_people_write_them(text: str, mentioned: list[str]) -> None:
-    assert codes.mentions(text) == mentioned
+    assert codes.find_mentions(text) == mentioned
 
 
 @given(st.text(max_size=60), every_code())
 def test_a_mention_between_spaces_is_always_found(around: str, code: Code) -> None:
-    assert str(code) in codes.mentions(f"{around} @{code} {around}")
+    assert str(code) in codes.find_mentions(f"{around} @{code} {around}")

@@ -10,7 +10,7 @@ from accounts.services import create_token
 from core.errors import ProductError
 from projects.models import Membership, Project
 from projects.saved_prompts.models import SavedPrompt
-from projects.saved_prompts.services import offered_prompts
+from projects.saved_prompts.services import suggest_prompts
 from projects.saved_prompts.variables import Variable, fill, variables
 from tests.conftest import Person
 from tests.product import Caller
@@ -150,7 +150,7 @@ def test_a_slash_offers_ones_own_prompts_before_those_of_the_project_and_of_the_
     try:
         SavedPrompt.objects.create(project=project, name="Order B", text="x")
         SavedPrompt.objects.create(owner=person.user, name="Order C", text="x")
-        offered = offered_prompts(user=person.user, persona=None, project=project, typed="order ")
+        offered = suggest_prompts(user=person.user, persona=None, project=project, typed="order ")
         assert [each.name for each in offered] == ["Order C", "Order B", "Order A"]
     finally:
         for_everybody.delete()
@@ -162,7 +162,7 @@ def test_without_scripts_a_page_asks_and_the_text_stands_in_the_field(person: Pe
     page = client.get(place).content.decode()
     assert 'name="value who"' in page and ">friendly</option>" in page
     refused = client.post(place, {"value who": " ", "value tone": "friendly"})
-    assert refused.status_code == 400 and "Give a value for “who”" in refused.content.decode()
+    assert refused.status_code == 400 and "Enter a value for “who”" in refused.content.decode()
     assert '<option value="friendly" selected>' in refused.content.decode()
     done = client.post(place, {"value who": "Ann", "value tone": "friendly"}).content.decode()
     assert 'id="composer"' in done and ">To Ann, friendly.</textarea>" in done

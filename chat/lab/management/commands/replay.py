@@ -12,7 +12,15 @@ from chat.context.build import POLICIES
 from chat.context.rendering import LAYOUTS
 from chat.lab.models import Replay
 from chat.lab.past import Variation
-from chat.lab.services import Totals, TurnComparison, answered, cells, chosen, conversation_of, planned
+from chat.lab.services import (
+    Totals,
+    TurnComparison,
+    ask_models,
+    choose_turns,
+    format_figures,
+    get_conversation,
+    plan_turns,
+)
 from core.background import submit
 from core.errors import ProductError
 from llm.models import Model
@@ -25,52 +33,56 @@ HEADINGS = ("turn", "tokens", "now", "cached %", "now", "left out", "now", "cost
 
 class Command(BaseCommand):
     help = (
-        "Plans stored turns again under another model, budget profile, layout, policy, form and place of reminders, or "
-        "version of the system prompt, "
-        "and says what that would take, beside what was sent. What is not named stays as it was. Without anything "
-        "named, every number is that of the stored report; where that is not so any more, it says why."
+        "Plans stored turns again with another model, budget profile, layout, policy, form and place of reminders, or "
+        "version of the system prompt, and compares the new prompts with those that were sent. Options that are not "
+        "given keep their values of that time. Without options, every number equals that of the stored report; if a "
+        "turn can no longer be planned so, the reason is printed."
     )
 
     def add_arguments(self, parser: CommandParser) -> None:
         which = parser.add_mutually_exclusive_group()
-        which.add_argument("--conversation", metavar="ID", help="its newest turns; without it a sample of all")
-        which.add_argument("--sample", type=number, metavar="TURNS", help="how many of all conversations (100)")
-        parser.add_argument("--most", type=number, metavar="TURNS", help="of the conversation, the newest (1,000)")
+        which.add_argument("--conversation", metavar="ID", help="plan its newest turns; default: a sample of all turns")
+        which.add_argument("--sample", type=turn_count, metavar="TURNS", help="size of the sample of all turns (100)")
+        parser.add_argument(
+            "--most", type=turn_count, metavar="TURNS", help="at most this many turns of the conversation (1,000)"
+        )
         parser.add_argument("--model", metavar="MODEL", help="MODEL or PROVIDER/MODEL")
         parser.add_argument("--profile", metavar="NAME", help="a budget profile")
         parser.add_argument("--layout", choices=[*LAYOUTS])
         parser.add_argument("--policy", choices=[*POLICIES])
         parser.add_argument("--note-form", choices=BudgetProfile.NoteForm.values, help="the mark of reminders")
         parser.add_argument("--reminder-place", choices=BudgetProfile.ReminderPlace.values)
-        parser.add_argument("--citation-reminder", choices=Replay.CitationReminder.values, help="when it stands there")
+        parser.add_argument(
+            "--citation-reminder", choices=Replay.CitationReminder.values, help="when prompts have this reminder"
+        )
         parser.add_argument("--system-prompt", type=int, metavar="VERSION")
         parser.add_argument(
             "--ask",
             action="store_true",
-            help=f"the model answers, too, at most {Replay.MOST_ASKED} turns; both answers are written out",
+            help=f"also ask the model, for at most {Replay.MOST_ASKED} turns, and print both answers",
         )
-        parser.add_argument("--json", action="store_true", help="a JSON object a line, the sums last")
+        parser.add_argument("--json", action="store_true", help="print one JSON object per line, the sums last")
 
     def handle(self, *args: Any, **options: Any) -> None:
         try:
-            variation = variation_of(options)
-            place = conversation_of(options["conversation"]) if options["conversation"] else None
-            turns = chosen(conversation=place, most=how_many(options))
+            variation = parse_variation(options)
+            place = get_conversation(options["conversation"]) if options["conversation"] else None
+            turns = choose_turns(conversation=place, most=number_of_turns(options))
         except ProductError as error:
             raise CommandError(error.detail) from error
         totals = Totals()
         show = self._json if options["json"] else self._row
         if not options["json"]:
             self._line(HEADINGS)
-        for result in planned(turns, variation):
+        for result in plan_turns(turns, variation):
             if options["ask"]:
-                submit(answered([result])).result()
+                submit(ask_models([result])).result()
             totals.add(result)
             show(result)
         if options["json"]:
             self.stdout.write(json.dumps({"totals": totals.as_json()}))
             return
-        self._line(("all that can be compared", *cells(totals.sent.as_json(), totals.planned.as_json())))
+        self._line(("all that can be compared", *format_figures(totals.sent.as_json(), totals.planned.as_json())))
         self.stdout.write(f"{totals.compared} of {totals.turns} turns can be compared.")
 
     def _json(self, result: TurnComparison) -> None:
@@ -88,7 +100,7 @@ class Command(BaseCommand):
 
     def _row(self, result: TurnComparison) -> None:
         sent, now = (each.as_json() if each is not None else {} for each in (result.sent, result.planned))
-        self._line((str(result.turn.pk), *cells(sent, now)))
+        self._line((str(result.turn.pk), *format_figures(sent, now)))
         for problem in result.problems:
             self.stdout.write(f"  {problem.detail.english} ({problem.code})")
         if result.answer:
@@ -103,19 +115,19 @@ class Command(BaseCommand):
         self.stdout.write(" ".join(padded).rstrip())
 
 
-def how_many(options: dict[str, Any]) -> int:
+def number_of_turns(options: dict[str, Any]) -> int:
     """Return the number of turns. Raises `CommandError` if the model would answer too many turns."""
-    number = options["most"] or options["sample"]
+    turn_count = options["most"] or options["sample"]
     if options["most"] and not options["conversation"]:
-        raise CommandError("--most is for a --conversation; say --sample for turns of all conversations.")
+        raise CommandError("--most needs --conversation. Use --sample for turns of all conversations.")
     if not options["ask"]:
-        return number or (Replay.MOST if options["conversation"] else 100)
-    if number and number > Replay.MOST_ASKED:
-        raise CommandError(f"With --ask at most {Replay.MOST_ASKED} turns: each is a model call that costs money.")
-    return number or Replay.MOST_ASKED
+        return turn_count or (Replay.MOST if options["conversation"] else 100)
+    if turn_count and turn_count > Replay.MOST_ASKED:
+        raise CommandError(f"--ask allows at most {Replay.MOST_ASKED} turns: each is a model call that costs money.")
+    return turn_count or Replay.MOST_ASKED
 
 
-def variation_of(options: dict[str, Any]) -> Variation:
+def parse_variation(options: dict[str, Any]) -> Variation:
     """Return the settings to change. Raises `CommandError` for an unknown name."""
     model, profile, version = (options[name] for name in ("model", "profile", "system_prompt"))
     return Variation(
@@ -144,11 +156,11 @@ def _one(rows: "QuerySet[Row]", what: str) -> Row:
     if not matches:
         raise CommandError(f"There is no {what}.")
     if len(matches) > 1:
-        raise CommandError(f"Several providers have a {what}. Say PROVIDER/MODEL.")
+        raise CommandError(f"Several providers have a {what}. Write PROVIDER/MODEL.")
     return matches[0]
 
 
-def number(text: str) -> int:
+def turn_count(text: str) -> int:
     if not (text.isascii() and text.isdigit() and 1 <= int(text[:5]) <= Replay.MOST):
         raise argparse.ArgumentTypeError(f"a number of turns from 1 to {Replay.MOST:,}, not {text[:20]!r}")
     return int(text)
