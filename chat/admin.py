@@ -95,7 +95,7 @@ class ConversationAdmin(RecordAdmin):
 
     def _set_hold(self, request: HttpRequest, object_id: str, *, on_hold: bool) -> HttpResponse:
         row = self.row(request, object_id)
-        set_hold(user=acting(request), conversation=row, under_hold=on_hold)
+        set_hold(user=acting_user(request), conversation=row, under_hold=on_hold)
         return self.back(request, row, _("It is under a legal hold.") if on_hold else _("It is under no legal hold."))
 
     @display(description="Persona")

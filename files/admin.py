@@ -195,7 +195,7 @@ class RerankerAdmin(OneActiveAdmin, KeyedAdmin):  # type: ignore[misc]  # Unfold
         warning = Sentence("{reranker} answers, but it put a passage without the answer first.", reranker=reranker)
         return self.back(request, reranker, warning, messages.WARNING)
 
-    @confirmed(
+    @confirmation_button(
         "Use for searches",
         icon="check_circle",
         ask="Have this server order the passages of searches?",

@@ -405,7 +405,7 @@ class ConversationViewSet(ScopedView, viewsets.ModelViewSet[Conversation]):
     @action(detail=True, methods=["post"])
     def plan(self, request: Request, pk: str) -> Response:
         """Plan the next turn for a draft: the tokens that it uses, and the parts that are left out, with reasons."""
-        body = valid(TurnDraftSerializer, request)
+        body = validate(TurnDraftSerializer, request)
         draft = TurnDraft(body["text"], body["files"], body["effort"])
         scope = scope_of(self.get_object())
         [chosen] = body["models"] or [None]

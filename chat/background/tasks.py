@@ -130,7 +130,7 @@ async def _summary_ended(conversation_id: UUID) -> None:
 
 @shared_task(name="chat.tasks.write_title")
 def write_title(turn_id: str) -> None:
-    background.carry(titles.write_title(UUID(turn_id)))
+    background.run_in_background(titles.write_title(UUID(turn_id)))
 
 
 @shared_task(name="chat.tasks.sweep_turns")
@@ -142,7 +142,7 @@ def sweep_turns() -> None:
     for turn_id in turns.unclaimed:
         TURNS.put(turn_id)
     for conversation_id in resuming.find_due():
-        background.carry(follow_up(conversation_id))
+        background.run_in_background(follow_up(conversation_id))
     for conversation_id in sending.find_due():
         enqueue("chat.tasks.send_next", conversation_id)
     for run_id in runs.find_due():
@@ -192,7 +192,7 @@ def replay(replay_id: str) -> None:
 
 @shared_task(name="chat.tasks.read_all")
 def read_all(reading_id: str) -> None:
-    background.carry(readings.run_reading(UUID(reading_id)))
+    background.run_in_background(readings.run_reading(UUID(reading_id)))
 
 
 @shared_task(name="chat.tasks.tidy_conversations")
@@ -216,7 +216,7 @@ def _start(sender: Any, **kwargs: Any) -> None:
     watchdog = ConsumerWatchdog(sender, list(sender.app.amqp.queues.consume_from))
     if "turns" in watchdog.queues:
         _taking = background.submit(take_turns())
-    background.submit(watchdog.keep())
+    background.submit(watchdog.watch())
     background.submit(schedule.run_overdue_tasks_forever(lambda: watchdog.stalled or _draining))
     background.submit(report_queues(watchdog.queues, lambda: watchdog.stalled or _draining))
     if settings.ALIVE_FILE:
@@ -233,7 +233,7 @@ def _end(**kwargs: Any) -> None:
     _draining = True
     if _taking is not None:
         _taking.cancel()
-    background.end(settings.DRAIN_SECONDS)
+    background.cancel_background_tasks(settings.DRAIN_SECONDS)
     threading.Thread(target=_exit_after_drain, name="end", daemon=True).start()
 
 
@@ -244,7 +244,7 @@ def _exit_after_drain() -> None:
     """
     time.sleep(settings.DRAIN_SECONDS)
     with suppress(TimeoutError):
-        background.join(STORE_TIMEOUT)
+        background.wait_for_background_tasks(STORE_TIMEOUT)
     _close_sessions()
     background.exit_process(0)
 

@@ -146,7 +146,7 @@ def change_conversations(*, user: User, conversations: Sequence[Conversation], f
         tags = [tag.pk for tag in Tag.objects.visible_to(user) if tag.name.casefold() in removed]
         link.objects.filter(conversation__in=conversations, tag__in=tags).delete()
         _delete_unused_tags(user)
-    tell(user.pk, News.CONVERSATIONS)
+    notify(user.pk, News.CONVERSATIONS)
 
 
 @transaction.atomic

@@ -79,7 +79,7 @@ def create_share(*, user: User, conversation: Conversation, terms: ShareTerms = 
             "Links to conversations are turned off in this workspace. An administrator can turn them on."
         )
         raise ProductError("sharing_off", sentence, status=403)
-    require(user, May.SHARE)
+    require(user, Right.SHARE)
     if terms.password and len(terms.password) < MIN_PASSWORD:
         raise ProductError(
             "short_password",

@@ -80,7 +80,7 @@ class ConversationTeamSharesView(ScopedView):
         not. Files, results of tools and reasoning are not shared, only texts and names.
         """
         conversation = visible_conversation(self.person, pk)
-        body = valid(NewTeamShareSerializer, request)
+        body = validate(NewTeamShareSerializer, request)
         row = team_shares.share_conversation(
             user=self.person,
             conversation=conversation,

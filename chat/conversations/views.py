@@ -361,9 +361,9 @@ def _check_password(request: HttpRequest, share: Share) -> None:
     Raises `throttled` (429) and `wrong_password` (403).
     """
     attempt = begin(request, f"share {share.pk}")
-    require_look(attempt.retry_after)
+    require_password_tries(attempt.retry_after)
     if not sharing.is_password(share, request.POST.get("password", "")):
-        require_look(attempt.retry_after_failure)
+        require_password_tries(attempt.retry_after_failure)
         raise ProductError(
             "wrong_password", "This is not the password of this link. Ask the person who sent you the link.", status=403
         )

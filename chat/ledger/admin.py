@@ -110,7 +110,7 @@ class ModelCallAdmin(RecordAdmin):
         form = RangeForm(request.GET if "first" in request.GET else {"first": today.replace(day=1), "last": today})
         if "csv" in request.GET and form.is_valid():
             first, last = form.days()
-            record_export(user=acting(request), first=first, last=last)
+            record_export(user=acting_user(request), first=first, last=last)
             return csv_response(form.calls(), "model-calls.csv")
         usage = form.usage() if form.is_valid() else None
         total = usage.total() if usage is not None else None

@@ -130,7 +130,7 @@ class MyselfSerializer(MeSerializer):
 
     @extend_schema_field(LimitStateSerializer(many=True))
     def get_limits(self, person: User) -> list[LimitJson]:
-        return load_all_states(person, origin().token_id)
+        return load_all_states(person, current_origin().token_id)
 
 
 @extend_schema_view(

@@ -301,7 +301,7 @@ def _sentence(state: LimitState, *, only_reserved: bool) -> Sentence:
 
 def max_live_turns(person: UUID, version: UUID | None = None) -> int | None:
     """Return how many live turns a user may have: the smaller of the setting and the limit. None means no limit."""
-    limit = most_at_once(person, Limit.Unit.LIVE_TURNS, version)
+    limit = standing_limit(person, Limit.Unit.LIVE_TURNS, version)
     bounds = [settings.LIVE_TURNS or None, None if limit is None else int(limit)]
     return min((each for each in bounds if each is not None), default=None)
 

@@ -6,7 +6,7 @@ from decimal import Decimal
 
 from django.db import transaction
 
-from accounts.access.rights import counted_to
+from accounts.access.rights import billing_group
 from chat.ledger.limits import require_available
 from chat.ledger.models import ModelCall
 from chat.models.conversation_state import join_line

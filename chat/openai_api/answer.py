@@ -378,7 +378,7 @@ class Relay:
         except (OperationalError, InterfaceError):
             # The database has no free connection or is down. The client is gone, so the stop is retried here.
             logger.warning("turn %s is stopped when the database is available", self._turn.pk)
-            carry(with_retries(self._stop))
+            run_in_background(with_retries(self._stop))
 
     def _stop(self) -> None:
         stop_turn(user=self._turn.conversation.owner, turn=self._turn)

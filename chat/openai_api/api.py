@@ -224,7 +224,7 @@ async def _answer_request(
     target = await threaded(create_turn.find_target)(user, program_request, request.headers.get(PROJECT))
     async with request_files(user, program_request.history.files) as files:
         turn = await _start_turn(lambda: create_turn.start_turn(user, program_request, target, files))
-    settle(request)
+    release_slot(request)
     head = AnswerHead(
         turn=str(turn.pk),
         model=target.named.name,

@@ -16,7 +16,7 @@ from django.utils.text import slugify
 from accounts.models import User
 from chat.ledger.searching import record_search_call
 from chat.openai_api.errors import invalid_request
-from core.audit.origin import origin
+from core.audit.origin import current_origin
 from core.errors import ProductError
 from core.json_types import JsonObject
 from files.index.embedders import active_embedder, count_tokens, create_client
@@ -94,7 +94,7 @@ def answer(user: User, body: JsonObject, abandoned: threading.Event) -> Embeddin
     texts = _texts(body.get("input"))
     zero = np.zeros(embedder.dimensions, dtype=np.float32)  # for a text in which the embedder knows no word
     client = create_client(embedder)
-    payer = Payer(user.pk, origin().token_id)
+    payer = Payer(user.pk, current_origin().token_id)
     with record_search_call(embedder, payer, count_tokens(texts), limited=True) as read:
         vectors = [zero if vector is None else vector for vector in client.embed(texts, read, abandoned)]
     used = read.reported + read.counted

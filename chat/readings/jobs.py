@@ -143,7 +143,7 @@ def _end(reading: Reading, *, status: Reading.Status, code: str, detail: Sentenc
     if not services.end_if_answered(rows) and rows.update(
         finished=timezone.now(), status=status, code=code, detail=detail
     ):
-        tell(reading.person_id, News.READINGS)
+        notify(reading.person_id, News.READINGS)
 
 
 async def _run_while_claimed(rows: QuerySet[Reading], work: Coroutine[Any, Any, None]) -> None:
@@ -313,13 +313,13 @@ def _divide(work: _ReadingRun, part: ReadingPart, middle: int) -> list[ReadingPa
 
 
 def _update_claimed(work: _ReadingRun, **fields: Any) -> None:
-    """Set columns of the claimed reading, in the transaction of the caller's change, and tell open pages.
+    """Set columns of the claimed reading, in the transaction of the caller's change, and notify open pages.
 
     Raises `_ClaimLost` if the claim is lost.
     """
     if not work.claimed_rows.update(heartbeat=timezone.now(), **fields):
         raise _ClaimLost
-    tell(work.reading.person_id, News.READINGS)
+    notify(work.reading.person_id, News.READINGS)
 
 
 async def _answer(work: _ReadingRun) -> None:

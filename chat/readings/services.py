@@ -262,7 +262,7 @@ def resume_reading(*, user: User, reading: Reading, calls: int, only_answer: boo
     current = plan_again(reading=reading, only_answer=only_answer)
     _require_agreed(current, calls)
     with transaction.atomic():
-        require_reading_allowed(user, reading.token_id or origin().token_id)
+        require_reading_allowed(user, reading.token_id or current_origin().token_id)
         resumed = Reading.objects.exclude(status__in=Reading.LIVE).filter(pk=reading.pk)
         if resumed.update(
             status=Reading.Status.QUEUED,
@@ -296,7 +296,7 @@ def stop_reading(*, user: User, reading: Reading) -> Reading:
         status=stopped, code="stopped", detail="", finished=timezone.now()
     ):
         raise ProductError("not_running", "This reading is no longer running. Reload the page.", status=409)
-    tell(reading.person_id, News.READINGS)
+    notify(reading.person_id, News.READINGS)
     reading.refresh_from_db()
     return reading
 

@@ -13,8 +13,8 @@ from accounts.access.api_views import ScopedView
 from chat.conversations.services import visible_model, visible_persona
 from chat.runs import services
 from chat.runs.limits import RunUsage, compute_usage, get_profile
-from core.api.actions import posts
-from core.api.fields import SentenceField, Strict, valid
+from core.api.actions import post_action
+from core.api.fields import SentenceField, StrictSerializer, validate
 from core.api.pagination import pages
 from core.requests import identifier
 from projects.planner.models import Run, RunStep

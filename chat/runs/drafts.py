@@ -51,7 +51,7 @@ def begin_draft(task_id: UUID) -> None:
 
 def find_unclaimed() -> list[UUID]:
     """Return the tasks with a due draft that no worker has begun."""
-    return background.unclaimed(drafts.due_drafts())
+    return background.take_unclaimed(drafts.due_drafts())
 
 
 def find_due_for_owner(conversation_id: UUID) -> list[UUID]:

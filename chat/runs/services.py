@@ -74,7 +74,7 @@ def create_run(
             ),
             status=409,
         )
-    token = origin().token_id
+    token = current_origin().token_id
     require_within_limits(user.pk, token, None)  # without a lock: each turn of the run checks again
     run = Run(owner=user, task=task, model=chosen, starts_itself=starts_itself, unasked=unasked, token_id=token)
     try:

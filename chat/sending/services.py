@@ -20,7 +20,7 @@ from chat.realtime.event_stream import notify_pages
 from chat.runs import state_machine as runs
 from chat.summaries.idle import RunWaits, require_no_run
 from chat.turns.submit import MAX_MODELS, Ask, check_message, remember_effort, submit
-from core.audit.origin import origin
+from core.audit.origin import current_origin
 from core.errors import ProductError
 from files.models import File
 

@@ -16,7 +16,7 @@ from chat.summaries.ending import SUMMARIES
 from chat.summaries.headings import SummarySection
 from chat.summaries.idle import lock_idle
 from chat.summaries.jobs import load_context
-from core.audit.origin import origin
+from core.audit.origin import current_origin
 from core.errors import ProductError
 from core.requests import get_or_404
 from core.sentences import Sentence
@@ -159,7 +159,7 @@ def _build_job(
         reason=reason,
         model=model or (turn.model if turn else leaf.model if leaf else None),
         target=target,
-        token_id=origin().token_id,
+        token_id=current_origin().token_id,
         fixed=due.fixed_tokens(calls[-1]) if calls else 0,
         heartbeat=timezone.now(),
     )

@@ -54,7 +54,7 @@ def admit(
     most = max_live_turns(conversation.owner_id, status.version)
     require_room(status, len(models), most)
     room = len(models) if most is None else max(0, most - status.live)
-    token = token or origin().token_id
+    token = token or current_origin().token_id
     limits = require_within_limits(conversation.owner_id, token, status.version, len(models))
     if not limits:
         return [AdmittedModel(model, place >= room, token) for place, model in enumerate(models)]

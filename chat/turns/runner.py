@@ -345,11 +345,11 @@ class _Run:
             await self._offer_tools()
         added = self._without_others_reasoning(added)
         refused: Sentence | None = None
-        if cycle.refused is not None and cycle.refused.code in agent_loop.SMALLER_AGAIN:
-            refused = await on_database(self._shrink_prompt, cycle.refused)
-        prepared = await first_on_database(self._plan, self.context, cycle, added, refused)
-        if cycle.refused is None and builder.worth_counting(self.context, prepared.planned.prompt):
-            plan = partial(self._plan, cycle=cycle, added=added, refused=refused)
+        if step_plan.previous_error is not None and step_plan.previous_error.code in agent_loop.SHRINKABLE_CODES:
+            refused = await on_database(self._shrink_prompt, step_plan.previous_error)
+        prepared = await first_on_database(self._plan, self.context, step_plan, added, refused)
+        if step_plan.previous_error is None and builder.worth_counting(self.context, prepared.planned.prompt):
+            plan = partial(self._plan, step_plan=step_plan, added=added, refused=refused)
             prepared = await reports.with_provider_count(self.context, prepared, plan)
         planned, report, request = prepared
         prompt = planned.prompt

@@ -34,7 +34,7 @@ from chat.prompts.history import calls_digest
 from chat.prompts.report import CallReport
 from chat.realtime.events import EventPayload, EventType
 from chat.turns.line import find_unclaimed
-from core.background import stale_rows, unclaimed
+from core.background import stale_rows, take_unclaimed
 from core.errors import ModelError, ProductError
 from core.sentences import NO_SENTENCE, Sentence
 from llm import tokens
@@ -465,7 +465,7 @@ def find_stale() -> StaleTurns:
     running = stale_rows(Turn.objects.filter(status=Turn.Status.RUNNING))
     return StaleTurns(
         list(running.values_list("pk", flat=True)),
-        unclaimed(Turn.objects.filter(status=Turn.Status.QUEUED, pk__in=find_unclaimed())),
+        take_unclaimed(Turn.objects.filter(status=Turn.Status.QUEUED, pk__in=find_unclaimed())),
     )
 
 

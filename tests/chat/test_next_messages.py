@@ -234,7 +234,7 @@ def test_a_worker_killed_before_an_interrupted_answer_goes_on_is_made_up_for_onc
 
 def test_without_beat_any_worker_makes_up_for_it(person: Person) -> None:
     place = left_behind(person)
-    background.streams().delete(background.key_of("chat.tasks.sweep_turns"))
+    background.streams().delete(background.run_key("chat.tasks.sweep_turns"))
     background.submit(schedule.run_overdue_tasks()).result()
     assert questions(person.caller, str(place.pk), 2)[1] == "Second."
 

@@ -41,6 +41,6 @@ def test_what_nobody_has_run_in_time_is_one_workers(settings: Settings) -> None:
             others,
             [],
         )
-        assert 5_000 < int(str(connection.pttl(key_of("files.tasks.sweep_files")))) <= 10_000
-        connection.delete(key_of("chat.tasks.sweep_turns"))  # its time is over
+        assert 5_000 < int(str(connection.pttl(run_key("files.tasks.sweep_files")))) <= 10_000
+        connection.delete(run_key("chat.tasks.sweep_turns"))  # its time is over
     assert asyncio.run(schedule.find_overdue_tasks()) == ["chat.tasks.sweep_turns"]

@@ -104,7 +104,7 @@ def test_a_search_is_embedded_before_texts_of_programs() -> None:
     assert streams().llen(embedding_queue.SEARCH_QUEUE) == 0 and streams().llen(embedding_queue.TEXT_QUEUE) == 1
     embedding_queue._serve_next()
     client: Any = streams()
-    assert 0 < client.ttl(f"embeddings:vectors:{embedding_queue.TEXTS}") <= embedding_queue.ANSWER_SECONDS
+    assert 0 < client.ttl(f"embeddings:vectors:{embedding_queue.TEXT_QUEUE}") <= embedding_queue.ANSWER_SECONDS
 
 
 def test_a_batch_that_cannot_be_embedded_is_answered_and_the_next_one_is_served() -> None:

@@ -190,7 +190,7 @@ _LAYERS = {
 def _readers() -> Iterator[Finding]:
     """Check the layers that confine the process that reads uploads, beyond its limits of memory and time."""
     active = active_layers()
-    for layer, mend in (
+    for layer, remedy in (
         (FILE_LAYER, Sentence("Use Linux 5.13 or later with Landlock switched on.")),
         (CALL_LAYER, Sentence("Use Linux with seccomp on x86-64 or ARM64.")),
     ):

@@ -64,7 +64,7 @@ def _by_words(query: str, files: QuerySet[File]) -> list[UUID]:
     prepared = ranking.prepare_search(files, [query])
     scores = ranking.bm25(files, prepared.queries[0], prepared.collection)
     chunks = scores.best(HITS)
-    best = [chunk for _, chunk in sorted(zip(-scores.of(chunks), chunks, strict=True))]
+    best = [chunk for _, chunk in sorted(zip(-scores.for_chunks(chunks), chunks, strict=True))]
     file_by_chunk = dict(Chunk.objects.filter(pk__in=best).values_list("pk", "file_id"))
     return [file_by_chunk[chunk] for chunk in best]
 

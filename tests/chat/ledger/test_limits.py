@@ -317,7 +317,7 @@ def test_no_title_is_asked_for_over_a_limit_until_the_next_answer(user: User) ->
     done(turn, 700)
     assert titles.claim_title(turn.conversation_id) == turn.pk
     with pytest.raises(ProductError, match="limit_reached"):
-        titles._require_unused(Turn.objects.select_related("conversation").get(pk=turn.pk))
+        titles._check_limits(Turn.objects.select_related("conversation").get(pk=turn.pk))
     assert not Conversation.objects.get(pk=turn.conversation_id).titled
 
 

@@ -12,7 +12,7 @@ import pytest
 from django.utils import timezone
 
 from accounts.models import User
-from chat.conversations.export import _lists
+from chat.conversations.export import _json_lists
 from chat.ledger.models import ModelCall
 from chat.models import Conversation, Message
 from chat.readings import jobs, services
@@ -434,7 +434,7 @@ def test_the_pages(application: Application, person: Person, model: Model) -> No
     assert "Notes on book.md" in browser.get(taken_along["Location"]).content.decode()
     assert browser.post(f"/readings/{reading.pk}/resume/", {"calls": "1"}).status_code == 409
     assert browser.post(f"/readings/{reading.pk}/stop/").status_code == 409
-    listed = list(_lists(person.user)["readings.json"])
+    listed = list(_json_lists(person.user)["readings.json"])
     assert [each["answer"] for each in listed] == [reading.answer]
     assert browser.post(f"/readings/{reading.pk}/remove/").status_code == 302
     assert not Reading.objects.filter(pk=reading.pk).exists()
