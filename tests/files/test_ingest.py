@@ -404,6 +404,20 @@ def test_the_same_content_is_stored_once(person: Person, stranger: Person, setti
     assert upload(person, content, "plan.txt").pk != first.pk
 
 
+def test_what_conversations_bring_again_is_not_the_owners_own(person: Person) -> None:
+    brought = {"user": person.user, "name": "rain.txt", "with_conversation": True}
+    content = uuid4().bytes
+    first = services.store(**brought, content=ContentFile(content))
+    again = services.store(**brought, content=ContentFile(content))
+    assert (again.pk, again.repeated) == (first.pk, True)
+    assert File.objects.get(pk=first.pk).uploaded_again is None
+    assert upload(person, content, "rain.txt").pk == first.pk  # the owner wants it for itself, too
+    assert File.objects.get(pk=first.pk).uploaded_again is not None
+    own = upload(person, uuid4().bytes, "own.txt")
+    services.store(**brought | {"name": "own.txt"}, content=ContentFile(own.blob.read()))
+    assert File.objects.get(pk=own.pk).uploaded_again is not None
+
+
 def test_a_failed_file_that_is_uploaded_again_is_read_again(person: Person) -> None:
     broken = b"%PDF-1.7 and then nothing of the kind " + uuid4().bytes
     first = settled(upload(person, broken, "broken.pdf"))
