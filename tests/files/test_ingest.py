@@ -405,16 +405,18 @@ def test_the_same_content_is_stored_once(person: Person, stranger: Person, setti
 
 
 def test_what_conversations_bring_again_is_not_the_owners_own(person: Person) -> None:
-    brought = {"user": person.user, "name": "rain.txt", "with_conversation": True}
+    def bring(content: bytes) -> File:
+        return services.store(user=person.user, name="rain.txt", content=ContentFile(content), with_conversation=True)
+
     content = uuid4().bytes
-    first = services.store(**brought, content=ContentFile(content))
-    again = services.store(**brought, content=ContentFile(content))
+    first, again = bring(content), bring(content)
     assert (again.pk, again.repeated) == (first.pk, True)
     assert File.objects.get(pk=first.pk).uploaded_again is None
     assert upload(person, content, "rain.txt").pk == first.pk  # the owner wants it for itself, too
     assert File.objects.get(pk=first.pk).uploaded_again is not None
-    own = upload(person, uuid4().bytes, "own.txt")
-    services.store(**brought | {"name": "own.txt"}, content=ContentFile(own.blob.read()))
+    content = uuid4().bytes
+    own = upload(person, content, "rain.txt")
+    assert bring(content).pk == own.pk
     assert File.objects.get(pk=own.pk).uploaded_again is not None
 
 
