@@ -71,7 +71,7 @@ def _set(holder: Any, name: str, word: Any) -> None:
 
 
 def _names(model: type[models.Model]) -> None:
-    """Translate the names of a model. A missing plural is made first, since Django would make it on access."""
+    """Translate the names of a model. A missing plural is made first: Django's is lazy, which `translatable` skips."""
     if "verbose_name_plural" not in model._meta.original_attrs:
         name = str(model._meta.verbose_name)
         model._meta.verbose_name_plural = name if name.endswith("s") else f"{name}s"
