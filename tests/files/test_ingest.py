@@ -293,12 +293,12 @@ def test_the_sweeper_finds_what_nobody_indexed(person: Person) -> None:
 
 def test_few_files_are_indexed_at_once_and_the_others_wait_without_a_thread(person: Person) -> None:
     files = [abandoned(person, "ready", 0) for _ in range(ingest.INDEXING_SLOTS + 1)]
-    last, held = files[-1], [file.pk for file in files[:-1]]
+    last, locked = files[-1], [file.pk for file in files[:-1]]
     with transaction.atomic():
-        list(File.objects.select_for_update().filter(pk__in=held).order_by("pk"))
-        for pk in held:
+        list(File.objects.select_for_update().filter(pk__in=locked).order_by("pk"))
+        for pk in locked:
             enqueue(ingest.INDEXINGS.task, pk)
-        until(lambda: locks_waited_for() == len(held), "each slot has a file")
+        until(lambda: locks_waited_for() == len(locked), "each slot has a file")
         index_file(str(last.pk))  # returns, though nothing is indexed yet
         assert not File.objects.get(pk=last.pk).searchable
     until(lambda: not File.objects.filter(owner=person.user, searchable=False).exists(), "all are searchable")
