@@ -13,18 +13,16 @@ import pytest
 from django.core.files.base import ContentFile
 from django.core.files.base import File as Content
 from django.core.files.storage import Storage, default_storage
-from django.db import connection, transaction
+from django.db import connection
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 from PIL import Image
 
-from core.background import enqueue
 from core.errors import NotFound, ProductError
 from core.jobs import sweep
 from files import ingest, passwords, services, storage
 from files.models import Chunk, File, FileText
-from files.tasks import index_file
 from llm import tokens
 from llm.models import Model
 from readers.tests import samples
@@ -254,13 +252,6 @@ def test_tokens_are_counted_once_for_each_tokenizer(person: Person) -> None:
     assert stored.tokens["o200k_base"] == tokens.count("Grüße aus Köln")
 
 
-def locks_waited_for() -> int:
-    """Return how many statements wait for another transaction."""
-    with connection.cursor() as cursor:
-        cursor.execute("SELECT count(*) FROM pg_locks WHERE NOT granted AND locktype = 'transactionid'")
-        return int(cursor.fetchone()[0])
-
-
 def abandoned(person: Person, status: str, attempt: int) -> File:
     """A row as a dead worker leaves it, or as it is when the broker lost its task."""
     file = settled(upload(person, f"Left behind: {uuid4()}"))
@@ -291,17 +282,20 @@ def test_the_sweeper_finds_what_nobody_indexed(person: Person) -> None:
     until(lambda: File.objects.get(pk=file.pk).searchable, "it is searchable")
 
 
-def test_few_files_are_indexed_at_once_and_the_others_wait_without_a_thread(person: Person) -> None:
-    files = [abandoned(person, "ready", 0) for _ in range(ingest.INDEXING_SLOTS + 1)]
-    last, locked = files[-1], [file.pk for file in files[:-1]]
-    with transaction.atomic():
-        list(File.objects.select_for_update().filter(pk__in=locked).order_by("pk"))
-        for pk in locked:
-            enqueue(ingest.INDEXINGS.task, pk)
-        until(lambda: locks_waited_for() == len(locked), "each slot has a file")
-        index_file(str(last.pk))  # returns, though nothing is indexed yet
-        assert not File.objects.get(pk=last.pk).searchable
-    until(lambda: not File.objects.filter(owner=person.user, searchable=False).exists(), "all are searchable")
+def test_a_file_that_meets_no_free_slot_is_indexed_later_and_holds_no_thread(person: Person) -> None:
+    file = settled(upload(person, f"Left behind: {uuid4()}"))
+    until(lambda: File.objects.get(pk=file.pk).searchable, "it is searchable")
+    for _ in range(ingest.INDEXING_SLOTS):
+        ingest._indexing_slots.acquire()
+    try:
+        File.objects.filter(pk=file.pk).update(searchable=False, attempt=0, heartbeat=timezone.now())
+        ingest.index_waiting(file.pk)  # returns, though nothing is indexed
+        assert not File.objects.get(pk=file.pk).searchable
+    finally:
+        for _ in range(ingest.INDEXING_SLOTS):
+            ingest._indexing_slots.release()
+    ingest.index_waiting(file.pk)
+    assert File.objects.get(pk=file.pk).searchable
 
 
 def test_lost_bytes_are_told(person: Person) -> None:
