@@ -34,7 +34,6 @@ from core.json_types import JsonObject
 from core.sentences import Sentence
 from files.models import File
 from files.services import open_blob
-from llm.step_filters.thoughts import split_reasoning, without_reasoning
 from personas.models import Persona
 from projects.models import Project
 from projects.planner.models import Task
@@ -194,8 +193,7 @@ def markdown(conversation: Conversation) -> str:
         lines += [f"## {author} · {message.created:%Y-%m-%d %H:%M} UTC", ""]
         lines += [f"*File: {attachment.name}*\n" for attachment in message.attachments.all()]
         lines += [f"*(Called {part['name']} with {part['arguments']})*\n" for part in _calls(message)]
-        text = message.text if message.role == Message.Role.USER else without_reasoning(message.text)
-        lines += [text, "", *_source_list(message, text, files)]
+        lines += [message.text, "", *_source_list(message, message.text, files)]
         lines += [f"*({sentence.english})*\n" for sentence in _shortened(message.parts)]
         if message.edited:
             lines += ["*(Edited by a person)*", ""]
@@ -377,7 +375,7 @@ def _message(message: Message, mark: str | None, whole: Collection[UUID]) -> Exp
         "report": _report(turn, whole=turn.pk in whole) if turn else [],
         "files": [attachment.name for attachment in message.attachments.all()],
         "attachments": [_attached(attachment) for attachment in message.attachments.all()],
-        "parts": message.parts if message.role == Message.Role.USER else list(_answer_parts(message.parts)),
+        "parts": readable_parts(message.separated_parts, attrgetter("english")),
         "mark": mark,
         "context_notice": _notice(message),
     }
@@ -391,18 +389,6 @@ def _attached(attachment: Attachment) -> ExportedFile:
         "id": str(file.pk) if file else None,
         "sha256": file.sha256 if file else None,
     }
-
-
-def _answer_parts(parts: Sequence[MessagePart]) -> Iterator[MessagePart]:
-    """Yield the parts of an answer. Reasoning at the start of a stored text becomes a separate part."""
-    for part in readable_parts(parts, attrgetter("english")):
-        reasoning, answer = split_reasoning(part["text"]) if part["type"] == "text" else ("", "")
-        if not reasoning:
-            yield part
-            continue
-        yield {"type": "reasoning", "text": reasoning}
-        if answer:
-            yield {**part, "text": answer}
 
 
 def _notice(message: Message) -> str:
