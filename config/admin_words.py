@@ -4,9 +4,8 @@ The code has them in English: names of rows and fields, help texts and choices i
 and actions in the admin classes. `translate` replaces each by a lazy translation when the product starts. The catalogue
 keeps them under their own context (`core.i18n.ADMIN`).
 
-The models do not mark them with gettext_lazy. Django makes two thirds of the names of fields (264 of 371) and of rows
-(67 of 90) from attributes and classes. To mark these, the models would have to spell them out, which takes 301
-migration operations (AlterField and AlterModelOptions), one of them in an app of allauth.
+The models do not mark them with gettext_lazy. Django makes most names of fields and rows from attributes and classes,
+which the models would have to spell out, in 305 migration operations (docs/decisions/0070).
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -72,7 +71,7 @@ def _set(holder: Any, name: str, word: Any) -> None:
 
 
 def _names(model: type[models.Model]) -> None:
-    """Translate the names of a model. A missing plural is made first, since Django would make it on access."""
+    """Translate the names of a model. A missing plural is made first: Django's is lazy, which `translatable` skips."""
     if "verbose_name_plural" not in model._meta.original_attrs:
         name = str(model._meta.verbose_name)
         model._meta.verbose_name_plural = name if name.endswith("s") else f"{name}s"

@@ -3,7 +3,7 @@
 1. `read_waiting` claims the file as a job (`READS`), then other waiting files. It needs a slot of this process.
 2. `_read_and_store` has `readers` read the bytes in a confined process; a model may read scanned pages.
 3. `_store` writes text, chunks and status in one transaction, unless the claim is lost.
-4. `files.tasks` starts the indexing of each file that has chunks (`INDEXINGS`).
+4. `index_waiting` indexes each file that has chunks (`INDEXINGS`). It needs a slot of this process, too.
 5. If a reader is lost, the sweeper lets its file wait again. After `MAX_READS` lost readers, the file fails.
 """
 
@@ -11,6 +11,7 @@ import logging
 import threading
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from functools import partial
 from uuid import UUID
 
@@ -29,6 +30,7 @@ from core.sentences import Sentence
 from files import passwords, storage
 from files.index import chunking
 from files.index.chunks import build_chunks
+from files.index.indexing import index_chunks
 from files.models import Chunk, File, FileText, RecognisedPage
 from files.registry import page_reader
 from files.undrawn import forget_failures
@@ -38,6 +40,9 @@ from readers.api import Extracted, ReaderError, Recogniser, closed_names, closed
 from workspace.models.settings import workspace_at
 
 SLOTS = 4  # files that one process reads at the same time; each takes up to 1 GiB
+# Files that one process indexes at the same time; each is in memory with all its chunks. Indexing holds Python's lock
+# most of the time, so more slots take more memory and hardly less time.
+INDEXING_SLOTS = 2
 SLOTS_PER_PERSON = 2  # slots for one person, so that slow files do not hold up other people; about one per processor
 MAX_READS = 2
 # One file may have bytes that cannot be opened. After this many such files, the storage counts as unavailable.
@@ -76,6 +81,7 @@ INDEXINGS = JobKind(
 
 logger = logging.getLogger(__name__)
 _slots = threading.BoundedSemaphore(SLOTS)
+_indexing_slots = threading.BoundedSemaphore(INDEXING_SLOTS)
 
 
 class PersonSlots:
@@ -133,6 +139,22 @@ def read_waiting(file_id: UUID) -> Iterator[UUID]:
         _slots.release()
 
 
+def index_waiting(file_id: UUID) -> None:
+    """Index this file, then other files that wait to be indexed.
+
+    If all slots of this process are in use, it indexes nothing, as `read_waiting` does.
+    """
+    next_id: UUID | None = file_id
+    while next_id is not None and _indexing_slots.acquire(blocking=False):
+        try:
+            while next_id is not None:
+                _index(next_id)
+                next_id = _next_to_index()
+        finally:
+            _indexing_slots.release()
+        next_id = _next_to_index()  # the task of a file that was stored just now may have met no free slot
+
+
 def give_up_reading(file: File) -> None:
     """Fail a file that has lost `MAX_READS` readers."""
     _fail(file, "interrupted", INTERRUPTED)
@@ -161,6 +183,24 @@ def _next_waiting(put_back: Sequence[UUID]) -> File | None:
     owners = waiting.values_list("owner", flat=True).annotate(since=Min("heartbeat")).order_by("since")
     owner = min(owners, key=lambda owner: busy[owner], default=None)
     return waiting.filter(owner=owner).order_by("heartbeat", "created", "pk").first()
+
+
+def _next_to_index() -> UUID | None:
+    """Return the file that has waited longest to be indexed. A file without chunks has no heartbeat."""
+    waiting = File.objects.filter(INDEXINGS.waiting, heartbeat__isnull=False).order_by("heartbeat", "pk")
+    return waiting.values_list("pk", flat=True).first()
+
+
+def _index(pk: UUID) -> None:
+    """Claim a file and index it. Errors are logged, and the sweeper tries again."""
+    file = INDEXINGS.claim(pk)
+    if file is None:
+        return
+    try:
+        with INDEXINGS.alive(file), suppress(File.DoesNotExist):  # the file may be deleted meanwhile
+            index_chunks(file)
+    except Exception:
+        logger.exception("file %s could not be indexed", pk)
 
 
 def _read(file: File) -> bool:

@@ -36,13 +36,13 @@ _JPEG = b"\xff\xd8\xff"
 _UNWANTED = re.compile(r"[\x00-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 
 
-def upload(*, user: User, name: str, content: "Content[Any]") -> File:
+def upload(*, user: User, name: str, content: "Content[Any]", with_conversation: bool = False) -> File:
     """Store a file that a user or their program sends. Raises `right_missing` (403), and as `store`."""
     require(user, Right.UPLOAD)
-    return store(user=user, name=name, content=content)
+    return store(user=user, name=name, content=content, with_conversation=with_conversation)
 
 
-def store(*, user: User, name: str, content: "Content[Any]") -> File:
+def store(*, user: User, name: str, content: "Content[Any]", with_conversation: bool = False) -> File:
     """Store a file. Its text and tokens follow in the background.
 
     1. The content is written to a temporary file and hashed.
@@ -52,20 +52,21 @@ def store(*, user: User, name: str, content: "Content[Any]") -> File:
     5. In a transaction the content is stored if it is new, the storage is reserved, and the row is created.
 
     The bytes of equal content are stored once, with a row for each user. `name` may be a path; its last part is used.
+    `with_conversation`: a program's request or a tool's result brings the file, so it goes with its conversations.
     Raises `file_too_large` (413), `storage_full` and `limit_reached` (429), `empty_file`.
     """
     try:
         with storage.receive(content, settings.MAX_UPLOAD_BYTES) as received:
             if not received.size:
                 raise ProductError("empty_file", "The file is empty. Choose another one.")
-            if repeated := _find_repeated(user, name, received.sha256):
+            if repeated := _find_repeated(user, name, received.sha256, with_conversation=with_conversation):
                 return repeated
             require_storage(user, received.size)
             storage.store_ahead(received)
             with transaction.atomic():
                 blob = storage.store_content(received)
                 # Its lock has ended another upload of the same content.
-                if repeated := _find_repeated(user, name, received.sha256):
+                if repeated := _find_repeated(user, name, received.sha256, with_conversation=with_conversation):
                     return repeated
                 reserve_storage(user, received.size)
                 file = File.objects.create(
@@ -75,6 +76,7 @@ def store(*, user: User, name: str, content: "Content[Any]") -> File:
                     sha256=received.sha256,
                     blob=blob,
                     heartbeat=timezone.now(),
+                    with_conversation=with_conversation,
                 )
                 transaction.on_commit(partial(enqueue, "files.tasks.read_file", file.pk))
     except storage.ContentTooLarge as error:
@@ -89,16 +91,21 @@ def store(*, user: User, name: str, content: "Content[Any]") -> File:
     return file
 
 
-def _find_repeated(user: User, name: str, sha256: str) -> File | None:
-    """Return the user's file with this content, or None, and store the time of the upload. Reads a failed file again.
+def _find_repeated(user: User, name: str, sha256: str, *, with_conversation: bool) -> File | None:
+    """Return the user's file with this content and note the upload. None if there is none. Reads a failed file again.
 
-    The suffix of the name must be the same, since the same bytes can be read as a text or as a table.
+    The kind of the name counts, since the same bytes can be read as a text or as a table. Nothing is noted if a
+    conversation brought the file and another one brings it again: it goes with the last of them.
     """
     rows = File.objects.owned_by(user).filter(sha256=sha256)
     suffix = _suffix(clean_name(name))
     lasting = rows.exclude(pk__in=rows.filter(temporary_condition()).values("pk")).order_by("pk")
     file = next((row for row in lasting if _suffix(row.name) == suffix), None)
-    if file is None or not File.objects.filter(pk=file.pk).update(uploaded_again=timezone.now()):
+    if file is None:
+        return None
+    row = File.objects.filter(pk=file.pk)  # it may be deleted by now
+    goes = with_conversation and file.with_conversation
+    if not (row.exists() if goes else row.update(uploaded_again=timezone.now())):
         return None
     if file.status == File.Status.FAILED:
         retry(user=user, file=file)

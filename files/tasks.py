@@ -1,7 +1,6 @@
 """Celery tasks of files: each loads a row, calls one function, and returns."""
 
 import time
-from contextlib import suppress
 from typing import Any
 from uuid import UUID
 
@@ -12,7 +11,6 @@ from core.background import enqueue
 from files import ingest, storage
 from files.index import chunks, embedding_queue, indexing
 from files.ingest import INDEXINGS
-from files.models import File
 from llm import tokens
 
 SWEEP_EVERY = 15  # seconds, as in the schedule
@@ -26,11 +24,7 @@ def read_file(file_id: str) -> None:
 
 @shared_task
 def index_file(file_id: str) -> None:
-    file = INDEXINGS.claim(UUID(file_id))
-    if file is None:
-        return
-    with INDEXINGS.alive(file), suppress(File.DoesNotExist):  # the file may be deleted meanwhile
-        indexing.index_chunks(file)
+    ingest.index_waiting(UUID(file_id))
 
 
 @shared_task

@@ -1,4 +1,4 @@
-"""The forms that check a second factor: a code, a passkey for a sign-in, a new passkey.
+"""The forms that check a second factor: a code, the code of a new app, a passkey for a sign-in, a new passkey.
 
 django-allauth checks passkeys (WebAuthn). The challenge is in the session. A device finds a passkey without a user
 name. It asks for its PIN or a fingerprint (`MFA_WEBAUTHN_USER_VERIFICATION`), so a passkey counts as two factors.
@@ -9,6 +9,7 @@ from typing import Any
 from allauth.mfa.models import Authenticator
 from allauth.mfa.webauthn.forms import AddWebAuthnForm, AuthenticateWebAuthnForm
 from django import forms
+from django.contrib.sessions.backends.base import SessionBase
 from django.core.exceptions import ValidationError
 from django.http import HttpRequest
 from django.utils.translation import gettext as _
@@ -17,9 +18,11 @@ from accounts.access import sign_ins
 from accounts.access.login_throttle import LimitedTriesMixin, begin_code
 from accounts.models import User
 from accounts.second_factors import services
+from core.crypto import decrypt, encrypt
 from core.errors import ProductError
 from core.sentences import Sentence
 
+NEW_APP = "new_app"  # in the session: the encrypted secret of the app that is being set up
 LONGEST = 20_000  # characters in a browser's answer
 LONGEST_NAME = 100  # characters in a passkey's name
 MALFORMED = (ValueError, KeyError, TypeError, AttributeError, RecursionError)  # raised by malformed answers
@@ -49,6 +52,28 @@ class CodeForm(LimitedTriesMixin, forms.Form):
                 sign_ins.code_refused(self.user)
                 sentence = _("This code is wrong or was used already. Enter the next code that your app shows.")
                 raise ValidationError(sentence, code="wrong_code")
+        return code
+
+
+class NewAppForm(forms.Form):
+    """Checks the first code of a new app. Until then the app's secret is in the session, encrypted.
+
+    allauth's own form keeps it there as plain text. allauth's view shows and stores the form's `secret`.
+    """
+
+    code = forms.CharField(max_length=40)
+
+    def __init__(self, *args: Any, user: User, session: SessionBase, **options: Any) -> None:
+        super().__init__(*args, **options)
+        stored = decrypt(session.get(NEW_APP, "")) if self.is_bound else ""
+        self.secret = stored or services.new_secret()
+        if not stored:
+            session[NEW_APP] = encrypt(self.secret)
+
+    def clean_code(self) -> str:
+        code: str = self.cleaned_data["code"]
+        if services.step_of(self.secret, code) is None:
+            raise ValidationError(services.wrong_code().detail, code="wrong_code")
         return code
 
 

@@ -6,10 +6,11 @@ that step and of earlier steps are refused.
 """
 
 import time
-from base64 import b32decode
+from base64 import b32decode, b32encode
 from collections.abc import Iterator
 from contextlib import contextmanager
 from hmac import compare_digest
+from secrets import token_bytes
 
 from allauth.mfa import app_settings
 from allauth.mfa.models import Authenticator
@@ -31,6 +32,7 @@ from workspace.models.settings import workspace_at
 
 Type = Authenticator.Type
 MOST_PASSKEYS = 20  # passkeys per person
+SECRET_BYTES = 20  # of an app; RFC 4226 recommends 160 bits
 
 
 def factors_of(user: User) -> list[Authenticator]:
@@ -74,6 +76,11 @@ def wrong_code() -> ProductError:
 def no_second_factor() -> ProductError:
     sentence = Sentence("Recovery codes stand in for a second factor. Set up an app or a passkey first.")
     return ProductError("no_second_factor", sentence, status=409)
+
+
+def new_secret() -> str:
+    """Return a random secret for an app, in Base32."""
+    return b32encode(token_bytes(SECRET_BYTES)).decode()
 
 
 def use_up_code(*, user: User, code: str) -> None:
@@ -153,7 +160,7 @@ def takes_code(*, user: User, code: str) -> bool:
 
 
 def _app_takes(row: Authenticator, code: str) -> bool:
-    step = _step_of(decrypt(row.data["secret"]), code)
+    step = step_of(decrypt(row.data["secret"]), code)
     if step is None or step <= row.data.get("step", 0):
         return False
     row.data["step"] = step
@@ -166,7 +173,7 @@ def _without_signs(code: str) -> str:
     return "".join(each for each in code if each.isalnum())
 
 
-def _step_of(secret: str, code: str) -> int | None:
+def step_of(secret: str, code: str) -> int | None:
     """Return the time step of the code, near the current time; None for a wrong code."""
     period = app_settings.TOTP_PERIOD
     tolerance = app_settings.TOTP_TOLERANCE

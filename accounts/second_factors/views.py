@@ -34,7 +34,15 @@ from accounts.access.login import (
 from accounts.access.second_factor import is_required
 from accounts.access.sessions import SignedInRequest as Request
 from accounts.second_factors import services
-from accounts.second_factors.forms import CodeForm, NewPasskeyForm, PasskeySignInForm, passkey_refused, require_passkey
+from accounts.second_factors.forms import (
+    NEW_APP,
+    CodeForm,
+    NewAppForm,
+    NewPasskeyForm,
+    PasskeySignInForm,
+    passkey_refused,
+    require_passkey,
+)
 from core.errors import ProductError
 from core.sentences import NO_SENTENCE
 from workspace.models.settings import workspace_of
@@ -162,17 +170,23 @@ class FactorViewMixin:
 class AppView(FactorViewMixin, ActivateTOTPView):  # type: ignore[misc]  # it has no types
     """Set up an authenticator app. A GET shows a new secret; a POST brings the code that the app shows."""
 
+    form_class = NewAppForm
+
     def dispatch(self, request: Request, *args: Any, **kwargs: Any) -> HttpResponseBase:
         if any(row.type == "totp" for row in services.factors_of(request.user)):
             return redirect(PAGE)
         response: HttpResponseBase = super().dispatch(request, *args, **kwargs)
         return response
 
-    def form_valid(self, form: forms.Form) -> HttpResponse:
+    def get_form_kwargs(self) -> Mapping[str, object]:
+        return {**super().get_form_kwargs(), "session": self.request.session}
+
+    def form_valid(self, form: NewAppForm) -> HttpResponse:
         person = self.request.user
         with services.adding(user=person, kind="totp", session=self.request.session.session_key):
             super().form_valid(form)
             services.use_up_code(user=person, code=form.cleaned_data["code"])
+        del self.request.session[NEW_APP]
         return self.finish("app")
 
     def render_to_response(self, context: Mapping[str, Any], **options: Any) -> HttpResponse:

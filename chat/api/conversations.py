@@ -121,7 +121,7 @@ class AttachedSerializer(serializers.Serializer[AttachedEntry]):
 
 
 class MessageSerializer(serializers.ModelSerializer[Message]):
-    parts = PartSerializer(many=True)
+    parts = PartSerializer(source="separated_parts", many=True)
     files = serializers.SerializerMethodField()
     mark = serializers.SerializerMethodField()
     text = serializers.CharField(read_only=True)
@@ -188,7 +188,7 @@ class UsageSerializer(serializers.Serializer[dict[str, int]]):
 class TurnSerializer(serializers.ModelSerializer[Turn]):
     message = serializers.UUIDField(source="answer_id", help_text="The answer's message.")
     text = serializers.CharField(source="answer.text")
-    parts = PartSerializer(source="answer.parts", many=True)
+    parts = PartSerializer(source="answer.separated_parts", many=True)
     error = serializers.SerializerMethodField()
     usage = serializers.SerializerMethodField()
     model = serializers.PrimaryKeyRelatedField[Model](read_only=True, help_text="The model that was requested.")

@@ -1,9 +1,9 @@
-"""Compare two similar sentences word by word, and return the reasons why they may say something else.
+"""Compare a sentence with a similar source word by word, and return the reasons to doubt that both say the same.
 
-1. `Alignment` pairs the words that both sentences have in one order.
-2. The words between two pairs stand in the same place. There, a word of the sentence needs a reason to replace words of
-   the source: another form, another name, a near meaning. Without a reason it says something else.
-3. Negations, opposites, and words that have exchanged their places are compared in addition.
+1. `Alignment` pairs equal words of both, in the order of both.
+2. The words of both between the same two pairs are a gap. In a gap, a word of the sentence may replace words of the
+   source if it is another form, another name, or close in meaning. Any other word is a reason to doubt.
+3. Negations, opposites, and exchanged words are compared separately.
 """
 
 from bisect import bisect_left
@@ -13,7 +13,7 @@ from enum import StrEnum
 from functools import cached_property
 from itertools import combinations, pairwise
 
-from chat.citations.vocabulary import DENYING, GROUPS, NEGATIONS, ONE_OR_NOT, SCALES, UNITS, word_set
+from chat.citations.vocabulary import GROUPS, IMPLICIT_NEGATIONS, NEGATIONS, POSSIBLE_NUMBERS, SCALES, UNITS, word_set
 from chat.citations.words import (
     UMLAUTS,
     Word,
@@ -29,17 +29,17 @@ Similarity = Callable[[str, str], float]  # the cosine of two texts
 
 LONGEST_CLAIM = 90  # words of the sentence that are compared
 LONGEST_SOURCE = 160  # words of the source that are compared
-CONTENT_WEIGHT = 3  # a pair of content words counts as so many pairs of function words
-LEAST_PAIRED_SHARE = 0.65  # share of the words in pairs, by weight; below it, words are not compared by place
-EQUAL_OTHERWISE = 0.8  # share of the words in pairs, by weight, of sentences that are equal but for a few words
-SAME_MEANING = 0.6  # cosine of two words that replace one another in sentences that are equal otherwise
-NEAR_MEANING = 0.28  # the same in sentences that differ more
-LEAST_COMPOUND = 5  # letters of a word that may end a compound
-SCOPE = 3  # a negation applies to so many content words after it
-WORDS_AROUND_PAIRS = 4  # words of the source around the pairs that may have exchanged places
-IN_ORDER = 0.9  # share of the words that must be in order after an exchange
-MOST_ONCE = 14  # words that are tried as exchanged
-LONGEST_RUN = 4  # words
+CONTENT_WEIGHT = 3  # a pair of content words counts as this many pairs of function words
+LEAST_PAIRED_SHARE = 0.65  # share of the words in pairs, by weight; below it, gaps are not compared
+EQUAL_OTHERWISE = 0.8  # share of the words in pairs, by weight; from it on, sentences differ in a few words only
+SAME_MEANING = 0.6  # least cosine of a word and the word that it replaces, if the sentences are equal otherwise
+NEAR_MEANING = 0.28  # the same for sentences that differ more
+LEAST_COMPOUND = 5  # letters of a word that can be the end of a compound
+NEGATION_SCOPE = 3  # content words after a negation that it applies to
+WORDS_AROUND_PAIRS = 4  # words of the source before the first pair and after the last that may be exchanged
+LEAST_IN_ORDER = 0.9  # share of the words that must be in order once an exchange is undone
+MOST_EXCHANGED = 14  # words that are tested for an exchange
+LONGEST_RUN = 4  # words that are exchanged together
 DERIVING = word_set("un in im ir il non dis mis ver be ent er zer ge sub super over under pre post")
 ARTICLES = word_set("a an the der die das den dem des ein eine le la les un une")
 AUXILIARIES = word_set("is are was were be been being am get got wird werden wurde wurden est sont été fut")
@@ -53,17 +53,17 @@ PERSONS = word_set("he she they it his her hers their its er sie es il elle ils 
 CLAUSE_BEGINNINGS = word_set(
     "and but or who which because while whereas so since if when unless und aber oder weil wenn"
 )
-MARKERS = word_set(
+PREPOSITIONS_BEFORE_NOUNS = word_set(
     "from to in at on by for with of during until before after into under over von nach aus bei mit für zu bis vor "
     "từ đến tới ở tại de à en pour"
 )
-MARKER_DISTANCE = 3  # words from a preposition to its noun
-WITHOUT = word_set("without ohne sans sin")  # they deny the noun behind them, not the verb
+PREPOSITION_DISTANCE = 3  # most words between a preposition and its noun, counting the noun
+NOUN_NEGATIONS = word_set("without ohne sans sin")  # negations of the noun after them
 BOUNDS = word_set("most maximum maximal höchstens đa")
 THAN = word_set("than als hơn")
 UNTIL = word_set("until till before bis bevor trước")
-OF_VERBS = word_set("not cannot never nicht không chưa pas")  # negations of a verb
-NEAR = 6  # words around a negation in which another word may deny the same
+VERB_NEGATIONS = word_set("not cannot never nicht không chưa pas")  # negations of a verb
+NEGATION_DISTANCE = 6  # words around a negation in which another word can express it
 PRONOUNS = word_set("it they he she we this these one ones")
 
 
@@ -80,11 +80,11 @@ class DoubtKind(StrEnum):
     MODEL = "model"  # from `chat.citations.judging`
 
 
-Reason = tuple[DoubtKind, str]  # with the words of the sentence that it concerns
+Reason = tuple[DoubtKind, str]  # the kind, and the words of the sentence that it concerns
 
 
 def same_word(one: Word, other: Word) -> bool:
-    """Return whether two words are forms of one word, or numbers of the same value."""
+    """Return whether two words are forms of the same word, or numbers of the same value."""
     if not one.amounts.isdisjoint(other.amounts):
         return True
     if one.values or other.values:
@@ -99,16 +99,16 @@ def same_word(one: Word, other: Word) -> bool:
 
 
 def among(word: Word, words: Sequence[Word]) -> bool:
-    """Return whether the words contain a form of the word."""
+    """Return whether one of the words is a form of the word."""
     return any(same_word(word, each) for each in words)
 
 
 @dataclass(frozen=True, slots=True)
 class WordGap:
-    """Words of the sentence and words of the source between the same two pairs.
+    """The words of the sentence (`claim`) and of the source between the same two pairs.
 
-    They are the words [start, ...) of the sentence and [place, ...) of the source. `before` is the word of the source
-    before these.
+    `start` and `place` are the positions of their first words in the sentence and in the source. `before` is the word
+    before the gap in the source.
     """
 
     claim: Sequence[Word]
@@ -119,7 +119,7 @@ class WordGap:
 
 
 class Alignment:
-    """The words that a sentence (`claim`) and a source have in one order.
+    """The words that a sentence (`claim`) and a source have in common, in the same order.
 
     `claim` and `source` are cut to `LONGEST_CLAIM` and `LONGEST_SOURCE` words.
     """
@@ -156,8 +156,8 @@ class Alignment:
         return pairs
 
     def _weights(self) -> list[list[int]]:
-        """Return the weight of each pair of words, 0 for words that are no pair."""
-        columns: dict[str, list[int]] = {}  # by first letter, as words of one root have the same
+        """Return the weight of each pair of words; 0 for words that are not the same."""
+        columns: dict[str, list[int]] = {}  # by first letter: words of the same root have the same
         for column, word in enumerate(self.source):
             columns.setdefault(_initial(word), []).append(column)
         others = [
@@ -179,14 +179,14 @@ class Alignment:
 
     @cached_property
     def share(self) -> float:
-        """The share of the sentence's words in pairs, by weight."""
+        """The share of the sentence's words that are in pairs, by weight."""
         paired = {at for at, _ in self.pairs}
         weights = [CONTENT_WEIGHT if word.content else 1 for word in self.claim]
         return sum(weight for at, weight in enumerate(weights) if at in paired) / max(1, sum(weights))
 
     @cached_property
     def unpaired(self) -> tuple[list[Word], list[Word]]:
-        """The words of the sentence and of the source that are in no pair."""
+        """The words of the sentence, and those of the source, that are in no pair."""
         rows, columns = {row for row, _ in self.pairs}, {column for _, column in self.pairs}
         return (
             [word for at, word in enumerate(self.claim) if at not in rows],
@@ -195,7 +195,7 @@ class Alignment:
 
     @cached_property
     def gaps(self) -> list[WordGap]:
-        """The gaps between the pairs in which the sentence has words."""
+        """The gaps in which the sentence has words."""
         ends = [(-1, -1), *self.pairs, (len(self.claim), len(self.source))]
         return [
             WordGap(
@@ -211,7 +211,7 @@ class Alignment:
 
 
 def _up_to_clause(words: Sequence[Word], *, is_last: bool) -> Sequence[Word]:
-    """Return the words up to the next clause. Behind the last pair the source may go on with another subject."""
+    """Return the words up to the next clause if they are the last gap. After it, the source may change its subject."""
     end = next((at for at, word in enumerate(words) if at and word.lower in CLAUSE_BEGINNINGS), len(words))
     return words[:end] if is_last else words
 
@@ -227,7 +227,7 @@ def _weight(one: Word, other: Word) -> int:
 
 
 def _window(claim: Sequence[Word], source: Sequence[Word]) -> Sequence[Word]:
-    """Return the `LONGEST_SOURCE` words of the source that have most content words of the claim."""
+    """Return the `LONGEST_SOURCE` words of the source with the most content words of the claim."""
     if len(source) <= LONGEST_SOURCE:
         return source
     stems = {word.stem for word in claim if word.content}
@@ -244,17 +244,17 @@ def differences(
     *,
     fixed_order: bool,
 ) -> Iterator[Reason]:
-    """Yield the reasons why a sentence may say something else than the source.
+    """Yield the reasons to doubt that a sentence says the same as the source.
 
-    `context` are the words of the passage around the source, and of the title of the document. `fixed_order`: the order
-    of the words tells who does what, as in English.
+    `context`: the words of the passage around the source and of the document's title. `fixed_order`: the word order
+    distinguishes subject and object, as in English.
     """
     alignment = Alignment(claim, source)
     yield from _negations(alignment.claim, alignment.source)
     denied = _denied_opposites(alignment.claim, alignment.source) | _denied_opposites(alignment.source, alignment.claim)
     opposites = [reason for reason in _opposites(alignment) if reason[1] not in denied]
     exchanged = list(_exchanged(alignment, fixed_order=fixed_order))
-    # “A is higher than B” is “B is lower than A”.
+    # “A is higher than B” means “B is lower than A”.
     compares = all(any(word.lower in THAN for word in words) for words in (alignment.claim, alignment.source))
     inverts = compares and any(are_opposites(word, other) for word in alignment.claim for other in alignment.source)
     if not (inverts and exchanged):
@@ -262,47 +262,48 @@ def differences(
         yield from exchanged
     if alignment.share >= LEAST_PAIRED_SHARE:
         for gap in alignment.gaps:
-            yield from _replaced(gap, alignment, context, similarity)
+            yield from _replacements(gap, alignment, context, similarity)
 
 
-def _replaced(
+def _replacements(
     gap: WordGap, alignment: Alignment, context: Sequence[Word], similarity: Similarity | None
 ) -> Iterator[Reason]:
-    """Yield the words of the sentence that replace others in the same place without a reason."""
+    """Yield the words of the sentence that replace words of the source in a gap, and may not."""
     groups = {GROUPS[word.lower] for word in gap.source if word.lower in GROUPS}
     negated = any(_is_before_negation(alignment.source, gap.place + at) for at in range(len(gap.source)))
     for at, word in enumerate(gap.claim):
         group = GROUPS.get(word.lower)
         replaced = group is not None and group not in groups and any(kind == group[0] for kind, _ in groups)
-        # “must not” is “may not”
+        # “must not” means “may not”
         if replaced and not (negated and _is_before_negation(alignment.claim, gap.start + at)):
             yield DoubtKind.WORD, word.text
         if word.lower in UNIVERSAL and any(each.lower in POSSESSIVES for each in gap.source):
             yield DoubtKind.WORD, word.text
     equal = alignment.share >= EQUAL_OTHERWISE
-    moved, left = alignment.unpaired
-    lost = [word for word in gap.source if word.content and (equal or not word.light) and not among(word, moved)]
-    single = equal and sum(each.content for each in gap.claim) == len(lost) == 1
-    new = [
+    unpaired, unpaired_source = alignment.unpaired
+    missing = [word for word in gap.source if word.content and (equal or not word.light) and not among(word, unpaired)]
+    single = equal and sum(each.content for each in gap.claim) == len(missing) == 1
+    added = [
         word
         for word in gap.claim
-        if word.content and ((single and word.is_light_noun) or not word.light) and not _is_present(word, left)
+        if word.content and ((single and word.is_light_noun) or not word.light) and not _occurs(word, unpaired_source)
     ]
-    pronoun = any(word.lower in PERSONS for word in left)
+    pronoun = any(word.lower in PERSONS for word in unpaired_source)
     yield from _replaced_names(gap, equal=equal)
-    for word in new if lost else ():
-        if any(are_synonyms(word, each) for each in left):
+    for word in added if missing else ():
+        if any(are_synonyms(word, each) for each in unpaired_source):
             continue
-        if not _has_reason(word, lost, gap, context, pronoun=pronoun) and not (
-            similarity and _is_near(word, lost, equal, similarity)
+        if not _may_replace(word, missing, gap, context, pronoun=pronoun) and not (
+            similarity and _has_near_meaning(word, missing, equal, similarity)
         ):
             kind = DoubtKind.NUMBER if word.values else DoubtKind.NAME if word.name else DoubtKind.WORD
             yield kind, word.text
 
 
 def _replaced_names(gap: WordGap, *, equal: bool) -> Iterator[Reason]:
-    """Yield a name of the sentence that stands in the place of another, also where the other stands elsewhere in it."""
-    names, others = ([word for word in words if word.content] for words in (gap.claim, gap.source))
+    """Yield the name in a gap that replaces another name, even if the sentence has the other name elsewhere."""
+    names = [word for word in gap.claim if word.content]
+    others = [word for word in gap.source if word.content]
     if not (equal and names and others and all(word.name for word in (*names, *others))):
         return
     if not any(among(word, others) or _abbreviates(word, gap.source) for word in names):
@@ -313,31 +314,31 @@ def _is_before_negation(words: Sequence[Word], at: int) -> bool:
     return at + 1 < len(words) and words[at + 1].lower in NEGATIONS
 
 
-def _is_present(word: Word, source: Sequence[Word]) -> bool:
-    """Return whether the source has the word; of a pair of unspaced characters, whether it has both."""
+def _occurs(word: Word, source: Sequence[Word]) -> bool:
+    """Return whether the source has the word, or all characters of a word in a script without spaces."""
     if is_unspaced(word):
         return set(word.text) <= {sign for each in source if is_unspaced(each) for sign in each.text}
     return among(word, source)
 
 
-def _has_reason(word: Word, lost: Sequence[Word], gap: WordGap, context: Sequence[Word], *, pronoun: bool) -> bool:
-    """Return whether the word may stand for the lost words without a comparison of their meanings.
+def _may_replace(word: Word, missing: Sequence[Word], gap: WordGap, context: Sequence[Word], *, pronoun: bool) -> bool:
+    """Return whether a word may replace the missing words of the source, whatever their meanings.
 
-    `pronoun`: a pronoun of the source may stand for a name that the sentence has instead.
+    `pronoun`: the source has a pronoun that the sentence may have replaced by a name.
     """
     if word.values:
-        return not any(each.values or each.lower in ONE_OR_NOT for each in gap.source)
-    if not word.name and all(each.name for each in lost) and len(lost) > 1:
-        return True  # a thing takes no names' place
-    if any(are_opposites(word, each) for each in lost):
+        return not any(each.values or each.lower in POSSIBLE_NUMBERS for each in gap.source)
+    if not word.name and all(each.name for each in missing) and len(missing) > 1:
+        return True  # a common noun does not replace several names
+    if any(are_opposites(word, each) for each in missing):
         return False
-    if _denies(word) and any(each.lower in OF_VERBS for each in gap.source):
+    if _denies(word) and any(each.lower in VERB_NEGATIONS for each in gap.source):
         return True
-    if any(_is_compound(word, each) or are_synonyms(word, each) or _abbreviates(each, gap.claim) for each in lost):
+    if any(_is_compound(word, each) or are_synonyms(word, each) or _abbreviates(each, gap.claim) for each in missing):
         return True
-    # “The company” stands for a name that the passage has before, and a name for “it”.
+    # “The company” may replace a name from the context, and a name may replace “it”.
     definite = gap.before is not None and gap.before.lower in DEFINITE
-    named = any(each.name for each in lost)
+    named = any(each.name for each in missing)
     if any(each.lower in ("one", "ones") for each in gap.source):
         return True
     if among(word, context) and (
@@ -346,17 +347,17 @@ def _has_reason(word: Word, lost: Sequence[Word], gap: WordGap, context: Sequenc
         or any(each.lower in PRONOUNS for each in gap.source)
     ):
         return True
-    # One word for a phrase, such as “hurt” for “had a negative influence on”, is no exchange.
-    is_phrase = len(lost) > 1 and any(not each.content for each in gap.source)
+    # One word may replace a phrase, as “hurt” for “had a negative influence on”.
+    is_phrase = len(missing) > 1 and any(not each.content for each in gap.source)
     return _abbreviates(word, gap.source) or (is_phrase and sum(each.content for each in gap.claim) == 1)
 
 
-def _is_near(word: Word, lost: Sequence[Word], equal: bool, similarity: Similarity) -> bool:
-    """Return whether one of the lost words has a near meaning. Numbers, two units and two names have none."""
+def _has_near_meaning(word: Word, missing: Sequence[Word], equal: bool, similarity: Similarity) -> bool:
+    """Return whether one of the missing words is close in meaning. Numbers, two units and two names never are."""
     least = SAME_MEANING if equal else NEAR_MEANING
     return not word.values and any(
         similarity(word.lower, each.lower) >= least
-        for each in lost
+        for each in missing
         if not (
             each.values
             or are_opposites(word, each)
@@ -367,84 +368,88 @@ def _is_near(word: Word, lost: Sequence[Word], equal: bool, similarity: Similari
 
 
 def _is_compound(word: Word, other: Word) -> bool:
-    """Return whether one word ends with the other, as “Mietvertrag” and “Vertrag”, but not as “known” and “unknown”."""
+    """Return whether one word is a compound with the other, as “Mietvertrag” with “Vertrag”; “unknown” is none."""
     short, long = sorted((word.lower, other.lower), key=len)
     return len(short) >= LEAST_COMPOUND and long.endswith(short) and long.removesuffix(short) not in DERIVING
 
 
 def _abbreviates(word: Word, words: Sequence[Word]) -> bool:
-    """Return whether the word has the initials of the words in order."""
+    """Return whether the word consists of initials of consecutive content words."""
     initials = "".join(each.lower[0] for each in words if each.content)
     return len(word.text) > 1 and word.text.isupper() and word.lower in initials
 
 
 def _opposites(alignment: Alignment) -> Iterator[Reason]:
-    """Yield the words of the sentence that stand in the place of their opposite."""
+    """Yield the words of the sentence that replace their opposite."""
     for row, column in alignment.pairs:
         if are_opposites(alignment.claim[row], alignment.source[column]):
             yield DoubtKind.OPPOSITE, alignment.claim[row].text
-    moved, left = alignment.unpaired
+    unpaired, unpaired_source = alignment.unpaired
     for gap in alignment.gaps:
         for word in gap.claim:
-            if any(are_opposites(word, other) for other in gap.source) and not among(word, left):
+            if any(are_opposites(word, other) for other in gap.source) and not among(word, unpaired_source):
                 yield DoubtKind.OPPOSITE, word.text
-    for word in moved if alignment.share >= LEAST_PAIRED_SHARE else ():
-        opposites = [other for other in left if are_opposites(word, other)]
-        in_source = among(word, alignment.source) or any(are_synonyms(word, other) for other in left)
+    for word in unpaired if alignment.share >= LEAST_PAIRED_SHARE else ():
+        opposites = [other for other in unpaired_source if are_opposites(word, other)]
+        in_source = among(word, alignment.source) or any(are_synonyms(word, other) for other in unpaired_source)
         if word.content and opposites and not in_source:
             yield DoubtKind.OPPOSITE, word.text
 
 
 def _negations(claim: Sequence[Word], source: Sequence[Word]) -> Iterator[Reason]:
-    """Yield the first negation that only one of the sentences has, of a word that both have."""
-    own, others = ([at for at, word in enumerate(words) if _negates(words, at)] for words in (claim, source))
-    for is_same in (_negate_the_same, _negate_near):
+    """Yield the first negation that only one of the sentences has, and that applies to a word of both."""
+    own = [at for at in range(len(claim)) if _negates(claim, at)]
+    others = [at for at in range(len(source)) if _negates(source, at)]
+    for is_same in (_negate_same_word, _negate_near):
         for at in [*own]:
             place = next((place for place in others if is_same(_scope(claim, at), _scope(source, place))), None)
             if place is not None:
                 own.remove(at)
                 others.remove(place)
-    for words, places, other, left in ((claim, own, source, others), (source, others, claim, own)):
-        for at in places:
+    for words, negations, other, other_negations in ((claim, own, source, others), (source, others, claim, own)):
+        for at in negations:
             scope = _scope(words, at)
             place = next((place for place, each in enumerate(other) if scope and same_word(each, scope[0])), None)
-            if place is None or _is_said_otherwise(words, at, other, place):
+            if place is None or _denies_otherwise(words, at, other, place):
                 continue
-            # A negation may stand behind its verb, as in German.
-            near = [each for each in left if place - SCOPE - 2 <= each < place + SCOPE]
-            if all(other[each].lower in WITHOUT for each in near):
+            # A negation may follow its verb, as in German.
+            near = [each for each in other_negations if place - NEGATION_SCOPE - 2 <= each < place + NEGATION_SCOPE]
+            if all(other[each].lower in NOUN_NEGATIONS for each in near):
                 yield DoubtKind.NEGATION, f"{words[at].text} {other[place].text}"
                 return
 
 
-def _is_said_otherwise(words: Sequence[Word], at: int, other: Sequence[Word], place: int) -> bool:
-    """Return whether the other sentence denies its word at `place` without the negation of `words` at `at`."""
-    near = other[max(0, place - NEAR) : place + NEAR]
-    own = words[max(0, at - NEAR) : at + NEAR]
-    if words[at].lower in OF_VERBS and any(_denies(word) and not among(word, own) for word in near):
+def _denies_otherwise(words: Sequence[Word], at: int, other: Sequence[Word], place: int) -> bool:
+    """Return whether the other sentence expresses the negation of `words` at `at` by other means, near `place`."""
+    near = other[max(0, place - NEGATION_DISTANCE) : place + NEGATION_DISTANCE]
+    own = words[max(0, at - NEGATION_DISTANCE) : at + NEGATION_DISTANCE]
+    if words[at].lower in VERB_NEGATIONS and any(_denies(word) and not among(word, own) for word in near):
         return True
-    after = words[at + 1 : at + NEAR]
+    after = words[at + 1 : at + NEGATION_DISTANCE]
     if any(are_opposites(word, each) for word in after for each in near if not among(each, words)):
         return True
     if any(word.lower in THAN for word in own) and any(word.lower in BOUNDS for word in near):
         return True
-    # “Do not start before testing” is “test before you start”; “until it has started” is “as long as it has not”.
-    return any(word.lower in UNTIL for word in other[max(0, place - NEAR) : place])
+    # “Do not start before testing” means “test before you start”, and “until it starts” “while it has not started”.
+    return any(word.lower in UNTIL for word in other[max(0, place - NEGATION_DISTANCE) : place])
 
 
 def _denies(word: Word) -> bool:
-    return word.lower in DENYING or word.stem in DENYING
+    return word.lower in IMPLICIT_NEGATIONS or word.stem in IMPLICIT_NEGATIONS
 
 
 def _denied_opposites(words: Sequence[Word], other: Sequence[Word]) -> set[str]:
-    """Return the words of both that are opposites where only `words` have a negation, as “not well” and “poorly”."""
+    """Return the texts of opposites that a negation in `words` makes equal, as in “not well” and “poorly”.
+
+    There are none if the other sentence has a negation, too.
+    """
     if any(_negates(other, at) for at in range(len(other))):
         return set()
     return {
         text
         for at in range(len(words))
         if _negates(words, at)
-        for word in words[at + 1 : at + NEAR]
+        for word in words[at + 1 : at + NEGATION_DISTANCE]
         for each in other
         if are_opposites(word, each)
         for text in (word.text, each.text)
@@ -455,7 +460,7 @@ def _negates(words: Sequence[Word], at: int) -> bool:
     return words[at].lower in NEGATIONS and not (at + 1 < len(words) and words[at + 1].lower == "only")
 
 
-def _negate_the_same(scope: Sequence[Word], other: Sequence[Word]) -> bool:
+def _negate_same_word(scope: Sequence[Word], other: Sequence[Word]) -> bool:
     return bool(scope and other) and same_word(scope[0], other[0])
 
 
@@ -465,48 +470,45 @@ def _negate_near(scope: Sequence[Word], other: Sequence[Word]) -> bool:
 
 def _scope(words: Sequence[Word], at: int) -> list[Word]:
     """Return the content words that a negation applies to."""
-    return [each for each in words[at + 1 :] if each.content][:SCOPE]
+    return [each for each in words[at + 1 :] if each.content][:NEGATION_SCOPE]
 
 
 def _exchanged(alignment: Alignment, *, fixed_order: bool) -> Iterator[Reason]:
-    """Yield the first two runs of words that have exchanged their places.
+    """Yield two runs of words that the sentence has exchanged, if it has.
 
-    Words around an “and” may stand in any order. A change between active and passive is no exchange.
+    The words around an “and” may come in any order. A change between active and passive is no exchange.
     """
     pair = _exchanged_gaps(alignment, fixed_order) or _exchanged_runs(alignment, fixed_order)
     if pair is None or len({all(word.values for word in words) for words in pair}) > 1:
-        return  # a number takes no other word's place
-    if not _keep_their_markers(*pair, alignment) and _keep_their_forms(*pair, alignment.source):
+        return  # a number is not exchanged with another word
+    if not _keep_prepositions(*pair, alignment) and _keep_forms(*pair, alignment.source):
         yield DoubtKind.ORDER, ", ".join(" ".join(word.text for word in words) for words in pair)
 
 
 def _exchanged_gaps(alignment: Alignment, fixed_order: bool) -> tuple[Sequence[Word], Sequence[Word]] | None:
-    """Return the words of two gaps, each of which has the source's words of the other."""
+    """Return the words of the first two gaps of which each has the words that the source has in the other."""
     for one, two in combinations([gap for gap in alignment.gaps if gap.source], 2):
-        own, others = ([word for word in gap.claim if word.content] for gap in (one, two))
-        if own and others and _are_same(own, two.source) and _are_same(others, one.source):
+        first = [word for word in one.claim if word.content]
+        second = [word for word in two.claim if word.content]
+        if first and second and _same_content(first, two.source) and _same_content(second, one.source):
             between = alignment.claim[one.start + len(one.claim) : two.start]
-            other = alignment.source[one.place + len(one.source) : two.place]
-            same = all(among(word, other) for word in between if word.content)
-            stay = all(_follows_its_word(gap, alignment) for gap in (one, two))
-            if same and (stay or _stand_alike(between, other, fixed_order)):
-                return own, others
+            between_source = alignment.source[one.place + len(one.source) : two.place]
+            same = all(among(word, between_source) for word in between if word.content)
+            stay = all(_follows_same_word(gap, alignment) for gap in (one, two))
+            if same and (stay or _same_between(between, between_source, fixed_order)):
+                return first, second
     return None
 
 
-def _keep_their_markers(one: Sequence[Word], two: Sequence[Word], alignment: Alignment) -> bool:
-    """Return whether each follows its own preposition, or none, in both sentences, so that they have only moved.
-
-    After an exchange the prepositions stay, and the words have that of the other.
-    """
-    first, second = (
-        {_marker_of(words[0], alignment.claim), _marker_of(words[0], alignment.source)} for words in (one, two)
-    )
+def _keep_prepositions(one: Sequence[Word], two: Sequence[Word], alignment: Alignment) -> bool:
+    """Return whether both have moved with their prepositions. In an exchange, the prepositions stay in their places."""
+    first = {_preposition_of(one[0], alignment.claim), _preposition_of(one[0], alignment.source)}
+    second = {_preposition_of(two[0], alignment.claim), _preposition_of(two[0], alignment.source)}
     return len(first) == len(second) == 1 and first != second
 
 
-def _keep_their_forms(one: Sequence[Word], two: Sequence[Word], source: Sequence[Word]) -> bool:
-    """Return whether the source has the words in the same forms. Other forms tell of another construction."""
+def _keep_forms(one: Sequence[Word], two: Sequence[Word], source: Sequence[Word]) -> bool:
+    """Return whether the source has the words in the same forms. Other forms belong to another construction."""
     return all(
         word.values or any(_without_plural(word) == _without_plural(each) for each in source) for word in (*one, *two)
     )
@@ -516,42 +518,41 @@ def _without_plural(word: Word) -> str:
     return word.lower.rstrip("s'’")
 
 
-def _marker_of(word: Word, words: Sequence[Word]) -> str | None:
-    """Return the preposition shortly before the word."""
+def _preposition_of(word: Word, words: Sequence[Word]) -> str | None:
+    """Return the nearest preposition before the word, within `PREPOSITION_DISTANCE`."""
     at = next((at for at, each in enumerate(words) if same_word(word, each)), 0)
-    before = words[max(0, at - MARKER_DISTANCE) : at]
-    return next((each.lower for each in reversed(before) if each.lower in MARKERS), None)
+    before = words[max(0, at - PREPOSITION_DISTANCE) : at]
+    return next((each.lower for each in reversed(before) if each.lower in PREPOSITIONS_BEFORE_NOUNS), None)
 
 
-def _follows_its_word(gap: WordGap, alignment: Alignment) -> bool:
-    """Return whether the gap has only words of content, and stands behind the same word in both sentences.
+def _follows_same_word(gap: WordGap, alignment: Alignment) -> bool:
+    """Return whether the gap has only content words and follows the same word in both sentences.
 
-    An article or preposition tells who does what where the order does not, as in German. A noun that moves takes it
-    along.
+    In languages such as German, articles and prepositions distinguish subject and object, and move with their nouns.
     """
     if not gap.start or gap.before is None or not all(word.content for word in (*gap.claim, *gap.source)):
         return False
     return gap.before.lower == alignment.claim[gap.start - 1].lower
 
 
-def _are_same(words: Sequence[Word], others: Sequence[Word]) -> bool:
-    """Return whether both have the same content words in order."""
+def _same_content(words: Sequence[Word], others: Sequence[Word]) -> bool:
+    """Return whether `words` are the content words of `others`, in order."""
     content = [word for word in others if word.content]
     return len(words) == len(content) and all(map(same_word, words, content))
 
 
 @dataclass(frozen=True, slots=True)
 class _WordRun:
-    """Words [start, end) that stand in one order in both sentences."""
+    """The words [start, end), which have the same order in both sentences."""
 
     start: int
     end: int
 
 
 def _exchanged_runs(alignment: Alignment, fixed_order: bool) -> tuple[Sequence[Word], Sequence[Word]] | None:
-    """Return two runs of words that stand in the order of the source after an exchange.
+    """Return the two runs of words whose exchange best restores the order of the source.
 
-    Only words that both sentences have once are considered.
+    Only words that occur once in both sentences are compared.
     """
     if not alignment.pairs:
         return None
@@ -559,18 +560,18 @@ def _exchanged_runs(alignment: Alignment, fixed_order: bool) -> tuple[Sequence[W
     source = alignment.source[
         max(0, alignment.pairs[0][1] - WORDS_AROUND_PAIRS) : alignment.pairs[-1][1] + 1 + WORDS_AROUND_PAIRS
     ]
-    once = _words_once(claim, source)
+    once = _unique_words(claim, source)
     order = [place for _, place in once]
-    rise = _longest_rise(order)
-    best: float = max(IN_ORDER * len(order), rise + 1)
+    rise = _longest_increase(order)
+    best: float = max(LEAST_IN_ORDER * len(order), rise + 1)
     pair: tuple[_WordRun, _WordRun] | None = None
     for one, two in combinations(_runs(order), 2):
         if one.end > two.start or order[one.start] < order[two.end - 1]:
             continue
-        score = _longest_rise(_exchange(order, one, two))
+        score = _longest_increase(_swap(order, one, two))
         between = claim[once[one.end - 1][0] + 1 : once[two.start][0]]
-        other = source[once[two.end - 1][1] + 1 : once[one.start][1]]
-        if (score > best or (pair is None and score >= best)) and _stand_alike(between, other, fixed_order):
+        between_source = source[once[two.end - 1][1] + 1 : once[one.start][1]]
+        if (score > best or (pair is None and score >= best)) and _same_between(between, between_source, fixed_order):
             best, pair = score, (one, two)
     if pair is None:
         return None
@@ -578,8 +579,8 @@ def _exchanged_runs(alignment: Alignment, fixed_order: bool) -> tuple[Sequence[W
     return first, second
 
 
-def _words_once(claim: Sequence[Word], source: Sequence[Word]) -> list[tuple[int, int]]:
-    """Return the places in both sentences of the content words that each has once, at most `MOST_ONCE`."""
+def _unique_words(claim: Sequence[Word], source: Sequence[Word]) -> list[tuple[int, int]]:
+    """Return the positions in both sentences of the content words that occur once in each, at most `MOST_EXCHANGED`."""
     once = []
     for at, word in enumerate(claim):
         alike = sum(same_word(word, other) and bool(word.values) == bool(other.values) for other in claim)
@@ -587,12 +588,12 @@ def _words_once(claim: Sequence[Word], source: Sequence[Word]) -> list[tuple[int
             places = [place for place, other in enumerate(source) if same_word(word, other)]
             if len(places) == 1:
                 once.append((at, places[0]))
-    return once[:MOST_ONCE]
+    return once[:MOST_EXCHANGED]
 
 
 def _runs(order: Sequence[int]) -> list[_WordRun]:
-    """Return the runs of at most `LONGEST_RUN` words. `order` has the places of the words in the source."""
-    if _longest_rise(order) == len(order):
+    """Return the runs of at most `LONGEST_RUN` words. `order`: the positions of the words in the source."""
+    if _longest_increase(order) == len(order):
         return []
     return [
         _WordRun(start, end)
@@ -602,8 +603,8 @@ def _runs(order: Sequence[int]) -> list[_WordRun]:
     ]
 
 
-def _exchange(order: Sequence[int], one: _WordRun, two: _WordRun) -> list[int]:
-    """Return the places with the two runs exchanged."""
+def _swap(order: Sequence[int], one: _WordRun, two: _WordRun) -> list[int]:
+    """Return the positions with the two runs exchanged."""
     return [
         *order[: one.start],
         *order[two.start : two.end],
@@ -613,22 +614,23 @@ def _exchange(order: Sequence[int], one: _WordRun, two: _WordRun) -> list[int]:
     ]
 
 
-def _stand_alike(between: Sequence[Word], other: Sequence[Word], fixed_order: bool) -> bool:
+def _same_between(between: Sequence[Word], between_source: Sequence[Word], fixed_order: bool) -> bool:
     """Return whether the words between two runs are the same in both sentences, and more than a conjunction."""
-    own, others = ({word.lower for word in words} - ARTICLES for words in (between, other))
+    own = {word.lower for word in between} - ARTICLES
+    others = {word.lower for word in between_source} - ARTICLES
     if not own or not others or own <= CONJUNCTIONS or others <= CONJUNCTIONS:
         return False
     if any(bool(kind & own) != bool(kind & others) for kind in (AUXILIARIES, AGENTS)):
         return False
     if own <= AUXILIARIES or others <= AUXILIARIES:
-        return False  # what a thing is may stand before it
+        return False  # “A is B” may also be written as “B is A”
     if fixed_order:
         return len(own & others) >= max(len(own), len(others)) / 2
-    # Other languages put the subject behind the verb as well, so only what stands around a preposition is compared.
+    # In other languages the subject may follow the verb, so only words around a preposition are compared.
     return own == others and own <= PREPOSITIONS
 
 
-def _longest_rise(places: Sequence[int]) -> int:
+def _longest_increase(places: Sequence[int]) -> int:
     """Return the length of the longest increasing subsequence."""
     ends: list[int] = []
     for place in places:

@@ -13,10 +13,10 @@ from functools import cached_property, lru_cache
 
 from chat.citations.differences import Alignment, DoubtKind, Reason, Similarity, differences
 from chat.citations.vocabulary import (
+    AMBIGUOUS_NUMBERS,
     FUNCTION_WORDS,
     FUNCTION_WORDS_BY_LANGUAGE,
     NUMBER_WORDS,
-    OFTEN_NO_NUMBER,
     ONE,
     UNITS,
 )
@@ -286,7 +286,7 @@ def _missing_numbers(
     stems = {word.stem for word in passage}
     # “A” may stand for the number 1, and “năm” is five or a year.
     possible = {1.0} if any(word.lower in ONE for word in passage) else set()
-    possible |= {NUMBER_WORDS[word.lower] for word in passage if word.lower in OFTEN_NO_NUMBER}
+    possible |= {NUMBER_WORDS[word.lower] for word in passage if word.lower in AMBIGUOUS_NUMBERS}
     approximately = approximate(sentence)
     for word in content:
         # A number word such as “one” may be no number. It is compared only if the passage has numbers.

@@ -1,19 +1,19 @@
-"""Lists of words that the comparison of a sentence with a passage needs: function words, numbers, units, opposites.
+"""Word lists for the comparison of a sentence with a passage: function words, numbers, units, opposites, synonyms.
 
-English has full lists. Other languages have their numbers, units, negations and some opposites. So a word of another
-language is compared by its letters, and counts as a word of content.
+The English lists are full. Other languages have lists of numbers, units, negations and some opposites; their other
+words are compared by their letters and count as content words.
 """
 
 from itertools import product
 
 
 def _values_of(words: str, first: int = 1, step: int = 1) -> dict[str, float]:
-    """Return consecutive values for the words: `first`, `first + step`, ..."""
+    """Map the words to the values `first`, `first + step`, ..."""
     return {word: float(first + step * index) for index, word in enumerate(words.split())}
 
 
 def word_set(words: str) -> frozenset[str]:
-    """Return the words between blanks."""
+    """Return the words of a text, which are separated by blanks."""
     return frozenset(words.split())
 
 
@@ -28,12 +28,12 @@ FUNCTION_WORDS = word_set(
     "now s t re ve ll d m said says say not no never none without cannot whether toward towards throughout despite "
     "unless except like yes own instead rather quite well already always"
 )
-# Frequent German words. Where they stand, a capital letter does not make a name.
+# Frequent German words. In a sentence with them, a capital letter does not mark a name.
 GERMAN_WORDS = word_set(
     "der die das und ist sind wird werden wurde wurden nicht für von vom mit dem den des ein eine einer einem einen "
     "muss müssen dürfen darf kann können zum zur im am um bei nach aus auf auch sich"
 )
-# Function words of a German or Vietnamese sentence. Some of them are words of content in English: “die”, “war”, “do”.
+# Function words of German and Vietnamese sentences. Some are content words in English: “die”, “war”, “do”.
 FUNCTION_WORDS_BY_LANGUAGE = {
     "de": GERMAN_WORDS
     | word_set(
@@ -49,8 +49,8 @@ FUNCTION_WORDS_BY_LANGUAGE = {
         "thuộc phải gồm không chưa ở một chỉ mới hằng hàng mọi cả lúc xuống lên trở ai gì nào"
     ),
 }
-LEAST_FUNCTION_WORDS = 2  # of a language, in a sentence of it
-# Words of content that a sentence may add or leave out: they tell how something is said.
+LEAST_FUNCTION_WORDS = 2  # function words from which a sentence counts as German or Vietnamese
+# Content words that a sentence may add or leave out without saying something else.
 LIGHT_WORDS = word_set(
     "accord account call include contain involve make give get take use provide state name title entitle allow able "
     "describe mention note show be become remain mean serve consist belong possible various certain several number "
@@ -58,7 +58,7 @@ LIGHT_WORDS = word_set(
     "specific particular respective approximate rough typical normal main often sometimes usually generally typically "
     "today year thing one different same new well known so-called particularly especially further additional need"
 )
-# Nouns that a sentence may add, but that do not replace another noun.
+# Nouns that a sentence may add, but not put in the place of another noun.
 LIGHT_NOUNS = word_set(
     "passage document text file section table answer source report handbook page clause go goes bear speed length "
     "height width depth weight size age duration date capacity volume distance price rate value level limit area "
@@ -97,8 +97,8 @@ NUMBER_WORDS = {
     "half": 0.5,
     "quarter": 0.25,
 }
-# Words that are numbers in one place and something else in another: “may”, “second”, “năm” (five, year).
-OFTEN_NO_NUMBER = word_set("one first second may mars mar once sept ba năm mai third quarter double twice")
+# Words that are numbers in some contexts only: “may”, “second”, “năm” (five, year).
+AMBIGUOUS_NUMBERS = word_set("one first second may mars mar once sept ba năm mai third quarter double twice")
 SCALES = {
     **dict.fromkeys(("hundred",), 1e2),
     **dict.fromkeys(("thousand", "k", "nghìn", "ngàn", "tausend", "mille"), 1e3),
@@ -115,15 +115,15 @@ PARTS = {
     **dict.fromkeys(("fifth", "fifths"), 20.0),
     **dict.fromkeys(("tenth", "tenths"), 10.0),
 }
-ONE = word_set("one a an once single ein eine einen einem einer eines un une một")  # they may stand for the number 1
-ONE_OR_NOT = word_set("one single ba")  # numbers where they stand in the place of a number
-MONTHS_OR_NOT = word_set("may mar mars mai")  # months only beside a number
+ONE = word_set("one a an once single ein eine einen einem einer eines un une một")  # words that can mean the number 1
+POSSIBLE_NUMBERS = word_set("one single ba")  # words that a number may replace only if it is equal
+AMBIGUOUS_MONTHS = word_set("may mar mars mai")  # months only next to a number
 NEGATIONS = word_set(
     "not no never none neither nor cannot without nobody nothing nowhere hardly không chưa chẳng nicht kein keine "
     "keinen keiner keinem nie niemals ohne ne pas jamais sans sin nunca nessun non"
 )
-# Words that deny something themselves, so that a sentence with one of them may say what another says with “not”.
-DENYING = word_set(
+# Words that express a negation: a sentence with one of them may mean the same as another sentence with “not”.
+IMPLICIT_NEGATIONS = word_set(
     "avoid refuse fail lack unable prevent forbid forbidden prohibit ban exclude except excepting unless reject deny "
     "stop cease earliest instead omit skip ignore miss only rare seldom impossible exempt doubt unlike abstain absent "
     "refrain free vermeiden vermeidet verboten untersagt außer nur erst frühestens cấm tránh chỉ sauf interdit"
@@ -157,13 +157,13 @@ _OPPOSITES = (
     "including excluding, sale acquisition, sale purchase, trên dưới, trong ngoài, nhiều ít, lớn nhỏ, nhanh chậm, "
     "đầu cuối, mở đóng, mua bán, guilty innocent, agree disagree, agree object, minimum maximum"
 )
-# Words of two directions. Each of one is an opposite of each of the other.
+# Words for an increase and for a decrease. Each word of one line is an opposite of each word of the other.
 _UPWARD = "up increase rise grow gain raise climb higher more improve expand"
 _DOWNWARD = "down decrease fall drop decline lose reduce lower less fewer worsen shrink"
 
 
-def _compared(word: str) -> list[str]:
-    """Return an English adjective of one syllable with its comparative and superlative."""
+def _degrees(word: str) -> list[str]:
+    """Return an English adjective of one syllable, its comparative and its superlative."""
     base = word.removesuffix("e")
     if word[-1] == "y":
         base = word[:-1] + "i"
@@ -172,7 +172,7 @@ def _compared(word: str) -> list[str]:
     return [word, base + "er", base + "est"]
 
 
-SHORT_ADJECTIVE = 3  # letters of an adjective that doubles its last one
+SHORT_ADJECTIVE = 3  # letters of an adjective that doubles the last of them, as in “hotter”
 _ADJECTIVES = (
     "high low, large small, big small, great small, long short, fast slow, strong weak, young old, new old, early "
     "late, rich poor, hot cold, warm cold, wet dry, heavy light, deep shallow, thick thin, wide narrow, hard soft, "
@@ -182,9 +182,9 @@ _ADJECTIVES = (
 OPPOSITES = [
     *(tuple(pair.split()) for pair in _OPPOSITES.split(", ")),
     *product(_UPWARD.split(), _DOWNWARD.split()),
-    *(pair for each in _ADJECTIVES.split(", ") for pair in zip(*map(_compared, each.split()), strict=True)),
+    *(pair for each in _ADJECTIVES.split(", ") for pair in zip(*map(_degrees, each.split()), strict=True)),
 ]
-# Each line has words that may replace one another in most sentences. Vectors of words know others.
+# Each line has words that may replace each other in most sentences. Word vectors cover others.
 SYNONYMS = [
     frozenset(line.split())
     for line in (
@@ -526,7 +526,7 @@ SYNONYMS = [
         "durer",
     )
 ]
-# Each line has words of one kind. In the same place of two sentences, only words of one group mean the same.
+# Each line has words of one kind, in groups. A word may only be replaced by a word of its own group.
 _GROUPS = (
     "half|all every each everyone everything both whole alle allen jeder jede jedes jeden|most majority meisten|many "
     "much numerous several various multiple viele|some certain einige manche|few little wenige|none no neither nobody "
@@ -549,7 +549,7 @@ for _kind, _row in enumerate(_GROUPS):
     for _group, _members in enumerate(_row.split("|")):
         for _member in _members.split():
             GROUPS[_member] = (_kind, _group)
-# Each line has units of one measure. The names and signs of one unit stand together.
+# Each line has the units of one measure, each with all its names and signs.
 _UNITS = (
     "seconds second sec secs sekunde sekunden secondes|minutes minute min mins minuten|hours hour hr hrs h stunde "
     "stunden heure heures|days day tag tage tagen jour jours|weeks week woche wochen semaine semaines|months "
@@ -571,7 +571,7 @@ for _measure, _row in enumerate(_UNITS):
     for _names in _row.split("|"):
         for _name in _names.split():
             UNITS[_name] = (_measure, _names.split()[0])
-# The size of units in the smallest unit of their measure, so that “24 months” are “two years”.
+# The size of each unit in the smallest unit of its measure, so that “24 months” equal “two years”.
 UNIT_SIZES = {
     "%": 1.0,
     "seconds": 1.0,
@@ -607,7 +607,7 @@ UNIT_SIZES = {
     "mw": 1_000_000.0,
     "gw": 1_000_000_000.0,
 }
-# Vietnamese words of several syllables that mean the same. The first stands for all.
+# Vietnamese synonyms of several syllables. The first one represents the others.
 _PHRASE_SYNONYMS = (
     "đa số,phần lớn,đa phần,hầu hết|bắt đầu,khai mạc,khởi đầu,mở đầu|kết thúc,bế mạc|đề nghị,đề xuất,kiến nghị|"
     "kéo dài,gia hạn|tối đa,nhiều nhất,cao nhất|tối thiểu,ít nhất,thấp nhất|nhân viên,người lao động|"
@@ -617,7 +617,7 @@ _PHRASE_SYNONYMS = (
     "khoảng,chừng,xấp xỉ|chấm dứt,hủy bỏ"
 )
 PHRASE_SYNONYMS = {phrase: row.split(",")[0] for row in _PHRASE_SYNONYMS.split("|") for phrase in row.split(",")[1:]}
-# Irregular forms, the base form first.
+# Irregular forms, after their base form.
 _IRREGULAR = (
     "be is are was were been being am,begin began begun,become became,break broke broken,bring brought,build built,"
     "buy bought,catch caught,choose chose chosen,come came,do does did done doing,draw drew drawn,drive drove driven,"

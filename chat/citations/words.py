@@ -9,6 +9,8 @@ from itertools import product
 from typing import NamedTuple
 
 from chat.citations.vocabulary import (
+    AMBIGUOUS_MONTHS,
+    AMBIGUOUS_NUMBERS,
     BASE_FORMS,
     FUNCTION_WORDS,
     FUNCTION_WORDS_BY_LANGUAGE,
@@ -16,9 +18,7 @@ from chat.citations.vocabulary import (
     LIGHT_NOUNS,
     LIGHT_WORDS,
     MONTHS,
-    MONTHS_OR_NOT,
     NUMBER_WORDS,
-    OFTEN_NO_NUMBER,
     ONE,
     OPPOSITES,
     PARTS,
@@ -137,7 +137,7 @@ def words_of(sentence: str) -> list[Word]:
     language = _language_of(lower)
     for index, match in enumerate(matches):
         following = matches[index + 1][0].casefold() if index + 1 < len(matches) else ""
-        if match[0].istitle() and match[0].casefold() in MONTHS_OR_NOT:
+        if match[0].istitle() and match[0].casefold() in AMBIGUOUS_MONTHS:
             dated = following[:1].isdigit() or (index > 0 and matches[index - 1][0][0].isdigit())
             following = _A_DAY if dated else following
         initial = not index or bool(re.search(r"[.:!?•*\"“|(\[]\s*$", text[max(0, match.start() - 4) : match.start()]))
@@ -285,7 +285,7 @@ def _values(text: str, following: str) -> frozenset[float]:
     lower = text.casefold()
     if not text[0].isdigit():
         value = NUMBER_WORDS.get(lower)
-        plain = {value} if value is not None and (lower not in OFTEN_NO_NUMBER or following == _A_DAY) else set()
+        plain = {value} if value is not None and (lower not in AMBIGUOUS_NUMBERS or following == _A_DAY) else set()
     else:
         plain = _parse_number(text)
     scale = SCALES.get(following)

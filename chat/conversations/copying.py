@@ -23,7 +23,6 @@ from chat.rendering.references import cited_numbers
 from core.audit.services import record
 from core.errors import ProductError
 from core.sentences import Sentence
-from llm.step_filters.thoughts import without_reasoning
 from projects.models import Project
 
 BATCH_MESSAGES = 200  # messages in memory
@@ -108,11 +107,10 @@ def _copy_message(original: Message, conversation: Conversation, above: tuple[UU
 def _text_parts(original: Message) -> list[MessagePart]:
     """Return the text parts of the message, without reasoning that is part of an answer's text."""
     parts: list[MessagePart] = []
-    for part in original.parts:
+    for part in original.separated_parts:
         if part["type"] != "text":
             continue
-        text = part["text"] if original.role == Message.Role.USER else without_reasoning(part["text"])
-        copied: MessagePart = {"type": "text", "text": text}
+        copied: MessagePart = {"type": "text", "text": part["text"]}
         if part.get("continues"):
             copied["continues"] = True
         parts.append(copied)

@@ -34,7 +34,6 @@ from core.json_types import JsonObject
 from core.sentences import Sentence
 from files.models import File
 from files.services import open_blob
-from llm.step_filters.thoughts import split_reasoning, without_reasoning
 from personas.models import Persona
 from projects.models import Project
 from projects.planner.models import Task
@@ -195,8 +194,7 @@ def to_markdown(conversation: Conversation) -> str:
         lines += [f"## {author} · {message.created:%Y-%m-%d %H:%M} UTC", ""]
         lines += [f"*File: {attachment.name}*\n" for attachment in message.attachments.all()]
         lines += [f"*(Called {part['name']} with {part['arguments']})*\n" for part in _tool_calls(message)]
-        text = message.text if message.role == Message.Role.USER else without_reasoning(message.text)
-        lines += [text, "", *_source_list(message, text, files)]
+        lines += [message.text, "", *_source_list(message, message.text, files)]
         lines += [f"*({sentence.english})*\n" for sentence in _shortening_notes(message.parts)]
         if message.edited:
             lines += ["*(Edited by a person)*", ""]
@@ -378,7 +376,7 @@ def _export_message(message: Message, mark: str | None, whole: Collection[UUID])
         "report": _export_reports(turn, whole=turn.pk in whole) if turn else [],
         "files": [attachment.name for attachment in message.attachments.all()],
         "attachments": [_export_attachment(attachment) for attachment in message.attachments.all()],
-        "parts": message.parts if message.role == Message.Role.USER else list(_answer_parts(message.parts)),
+        "parts": translate_parts(message.separated_parts, attrgetter("english")),
         "mark": mark,
         "context_notice": _context_notice(message),
     }
@@ -392,18 +390,6 @@ def _export_attachment(attachment: Attachment) -> ExportedFile:
         "id": str(file.pk) if file else None,
         "sha256": file.sha256 if file else None,
     }
-
-
-def _answer_parts(parts: Sequence[MessagePart]) -> Iterator[MessagePart]:
-    """Yield the parts of an answer. Reasoning at the start of a stored text becomes a separate part."""
-    for part in translate_parts(parts, attrgetter("english")):
-        reasoning, answer = split_reasoning(part["text"]) if part["type"] == "text" else ("", "")
-        if not reasoning:
-            yield part
-            continue
-        yield {"type": "reasoning", "text": reasoning}
-        if answer:
-            yield {**part, "text": answer}
 
 
 def _context_notice(message: Message) -> str:

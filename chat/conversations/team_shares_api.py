@@ -19,7 +19,6 @@ from chat.models import Message, TeamShare
 from chat.models.conversation_state import visible_conversation
 from core.api.fields import StrictSerializer, validate
 from core.api.pagination import pages
-from llm.step_filters.thoughts import without_reasoning
 
 TERMS = ("may_copy", "shows_context", "names_sources")
 
@@ -126,12 +125,8 @@ class ReceivedMessageSerializer(serializers.Serializer[SharedMessage]):
     created = serializers.DateTimeField(source="row.created")
     status = serializers.CharField(source="row.status", help_text="done, stopped, failed or interrupted.")
     model = serializers.CharField(source="row.model.name", allow_null=True, default=None)
-    text = serializers.SerializerMethodField()
+    text = serializers.CharField(source="row.text")
     files = serializers.SerializerMethodField(help_text="Names of attached files. The files are not shared.")
-
-    def get_text(self, message: SharedMessage) -> str:
-        row = message.row
-        return row.text if row.role == Message.Role.USER else without_reasoning(row.text)
 
     def get_files(self, message: SharedMessage) -> list[str]:
         return [attached.name for attached in message.row.attachments.all()]

@@ -18,7 +18,6 @@ from core.background import on_database
 from core.errors import ProductError
 from llm.models import Model
 from llm.services import with_fallbacks
-from llm.step_filters.thoughts import without_reasoning
 from llm.types.model_call import ModelMessage, ModelRequest
 from personas.services import rules_at
 from personas.texts import Texts
@@ -77,8 +76,7 @@ def clean_title(text: str) -> str:
 
 
 async def _ask(turn: Turn, texts: Texts, model: Model, patience: float | None) -> str:
-    answer = without_reasoning(turn.answer.text)
-    excerpt = f"{turn.user_message.text[:CHARACTERS_READ]}\n\n{answer[:CHARACTERS_READ]}"
+    excerpt = f"{turn.user_message.text[:CHARACTERS_READ]}\n\n{turn.answer.text[:CHARACTERS_READ]}"
     request = ModelRequest(
         model=model.name,
         messages=(ModelMessage("system", texts["title"]), ModelMessage("user", excerpt)),

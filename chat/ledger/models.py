@@ -10,7 +10,7 @@ from django.conf import settings
 from django.contrib.auth.models import AbstractBaseUser, AnonymousUser
 from django.db import models
 from django.db.models import F, Q
-from django.utils.translation import gettext_lazy
+from django.utils.translation import gettext_lazy, pgettext_lazy
 from uuid_utils.compat import uuid7
 
 from accounts.models import asked_with
@@ -67,7 +67,7 @@ class ModelCall(models.Model):
 
     class Purpose(models.TextChoices):
         ANSWER = "answer", gettext_lazy("Answer")
-        RUN = "run", gettext_lazy("Run")
+        RUN = "run", pgettext_lazy("of a task", "Run")
         SUMMARY = "summary", gettext_lazy("Summary")
         TITLE = "title", gettext_lazy("Title")
         REPLAY = "replay", gettext_lazy("Prompt lab")

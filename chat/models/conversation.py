@@ -14,6 +14,7 @@ from django.utils import timezone
 from uuid_utils.compat import uuid7
 
 from accounts.models import asked_with
+from chat.models.parts import MessagePart, separate_reasoning
 from core.sentence_field import SentenceColumn
 from llm.models.provider import effort_field
 
@@ -267,9 +268,14 @@ class Message(models.Model):
         return self.text[:60]
 
     @property
+    def separated_parts(self) -> list[MessagePart]:
+        """Return the parts. In an answer, reasoning that was stored within a text is a part of its own."""
+        return separate_reasoning(self.parts) if self.role == self.Role.ASSISTANT else self.parts
+
+    @property
     def text(self) -> str:
         """Return the written text, without reasoning and tools."""
-        return text_in(self.parts)
+        return text_in(self.separated_parts)
 
     @property
     def continues(self) -> bool:

@@ -1,8 +1,10 @@
 """Types of the JSON in `Message.parts`."""
 
+from collections.abc import Iterable
 from typing import Required, TypedDict
 
 from core.net.outgoing import OutgoingRequest
+from llm.step_filters.thoughts import split_reasoning
 from llm.types.forms import ToolQuestion
 from llm.types.model_call import ResultFile, StoredResultJson
 
@@ -123,3 +125,21 @@ class MessagePart(TypedDict, total=False):
     outgoing: list[OutgoingRequest]
     stored: StoredResultJson
     files: list[ResultFile]
+
+
+def separate_reasoning(parts: Iterable[MessagePart]) -> list[MessagePart]:
+    """Return the parts of an answer. Tagged reasoning at the start of a text becomes a part of its own.
+
+    Only answers of versions before `llm.step_filters.thoughts` were stored with such texts. Imports may bring them.
+    """
+    separated: list[MessagePart] = []
+    for part in parts:
+        reasoning, answer = split_reasoning(part["text"]) if part["type"] == "text" else ("", "")
+        if part["type"] != "text" or answer == part["text"]:
+            separated.append(part)
+            continue
+        if reasoning:
+            separated.append({"type": "reasoning", "text": reasoning})
+        if answer:
+            separated.append({**part, "text": answer})
+    return separated

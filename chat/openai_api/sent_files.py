@@ -76,8 +76,9 @@ def _store_files(user: User, sent: Sequence[RequestFile], stored: list[UUID]) ->
         elif (earlier := _find_sent_before(user, each)) is not None:
             rows[key] = earlier
         else:
-            rows[key] = services.upload(user=user, name=each.name, content=ContentFile(each.data))
-            if not rows[key].repeated:  # otherwise it is a file that the user has uploaded before
+            content = ContentFile(each.data)
+            rows[key] = services.upload(user=user, name=each.name, content=content, with_conversation=True)
+            if not rows[key].repeated:  # otherwise the user has it already
                 stored.append(rows[key].pk)
     return [rows[_key(each)] for each in sent]
 

@@ -16,7 +16,6 @@ from hashlib import sha256
 from importlib.metadata import version
 from json import dumps
 from pathlib import Path
-from typing import Any
 from uuid import UUID
 
 from django.db import IntegrityError, OperationalError, transaction
@@ -25,6 +24,7 @@ from django.utils.translation import get_language
 from django.utils.translation import gettext as _
 
 from chat.models import Message, RenderedAnswer
+from chat.models.parts import MessagePart, separate_reasoning
 from chat.rendering.markdown import REST_AS_TEXT, RenderAllowance, render
 from chat.rendering.references import PlaceLink, Source, mention_href, place_href
 
@@ -91,8 +91,8 @@ def _render(answer: Message, sources: Mapping[int, Source], language: str) -> Re
     recording = _RecordingSources(sources)
     allowance = RenderAllowance()
     blocks = [
-        render(part["text"], recording, _doubt_links(answer, part), allowance, _place_links(answer, part))
-        for part in _text_parts(answer)
+        render(part["text"], recording, _doubt_links(answer, at, part), allowance, _place_links(at, part))
+        for at, part in _text_parts(answer)
     ]
     numbers = sorted(recording.numbers)
     return RenderedAnswer(
@@ -105,21 +105,24 @@ def _render(answer: Message, sources: Mapping[int, Source], language: str) -> Re
     )
 
 
-def _text_parts(answer: Message) -> list[Mapping[str, Any]]:
-    """Return the text parts of the answer."""
-    return [part for part in answer.parts if part["type"] == "text"]
+def _text_parts(answer: Message) -> list[tuple[int, MessagePart]]:
+    """Return the text parts of the answer, without reasoning, each with its position in the row."""
+    return [
+        (at, separated)
+        for at, part in enumerate(answer.parts)
+        for separated in separate_reasoning([part])
+        if separated["type"] == "text"
+    ]
 
 
-def _doubt_links(answer: Message, part: Mapping[str, Any]) -> dict[int, str]:
+def _doubt_links(answer: Message, at: int, part: MessagePart) -> dict[int, str]:
     """Return the addresses of the pages that explain doubts, by the number of the citation in the part."""
-    at = answer.parts.index(part)
-    doubts = part.get("check", {}).get("doubts", ())
+    doubts = part["check"]["doubts"] if "check" in part else ()
     return {each["citation"]: reverse("chat:doubt", args=[answer.pk, at, each["citation"]]) for each in doubts}
 
 
-def _place_links(answer: Message, part: Mapping[str, Any]) -> dict[tuple[int, int], PlaceLink]:
+def _place_links(at: int, part: MessagePart) -> dict[tuple[int, int], PlaceLink]:
     """Return the links to the sentences that the part's citations lead to."""
-    at = answer.parts.index(part)
     return {
         (place["citation"], place["number"]): PlaceLink(place_href(place), f"{at}.{place['citation']}")
         for place in part.get("places", ())
@@ -129,7 +132,7 @@ def _place_links(answer: Message, part: Mapping[str, Any]) -> dict[tuple[int, in
 def _digest(answer: Message, sources: Mapping[int, Source], numbers: Sequence[int]) -> str:
     """Return the digest of all inputs of the HTML. `numbers` are the citation numbers that the answer looks up."""
     cited = [(number, source.label, source.href) for number in numbers if (source := sources.get(number))]
-    texts = [(part["text"], _doubt_links(answer, part), part.get("places", ())) for part in _text_parts(answer)]
+    texts = [(part["text"], _doubt_links(answer, at, part), part.get("places", ())) for at, part in _text_parts(answer)]
     inputs = [_renderer_version(), _("Copy"), _("unconfirmed"), _(REST_AS_TEXT), mention_href("a"), cited, texts]
     return sha256(dumps(inputs).encode()).hexdigest()
 

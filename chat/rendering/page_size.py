@@ -38,6 +38,7 @@ def html_size(message: Message, blocks: Sequence[Sequence[str]]) -> int:
     size = MESSAGE_OVERHEAD + sum(len(block.encode()) + WRAPPER_BYTES for text in blocks for block in text)
     if message.role == Message.Role.USER:
         return size + len(escape(message.text).encode()) + MENTION_BYTES * message.text.count("@")
-    aside_text = "".join(part.get("text", "") for part in message.parts if part["type"] != "text")[:MAX_ASIDE]
+    asides = (part.get("text", "") for part in message.separated_parts if part["type"] != "text")
+    aside_text = "".join(asides)[:MAX_ASIDE]
     calls = "".join(part.get("arguments", "") for part in message.parts)
     return size + len(escape(aside_text + calls).encode())

@@ -80,6 +80,7 @@ class ResultFiles:
                 user=self._conversation.owner,
                 name=returned.name,
                 content=ContentFile(returned.content, name=returned.name),
+                with_conversation=True,
             )
             # Equal content is stored once for each person, so this answer may have the file already.
             if not attached.filter(file=file).exists():

@@ -21,7 +21,6 @@ from chat.web.messages import attached_files
 from core.errors import ProductError
 from core.requests import identifier, with_row
 from core.text import unix_lines
-from llm.step_filters.thoughts import without_reasoning
 
 
 @with_row(visible_message, "GET")
@@ -126,11 +125,10 @@ def mark(request: Request, message: Message) -> HttpResponse:
 
 
 def _form(request: Request, message: Message, status: int = 200, **more: object) -> HttpResponse:
-    is_answer = message.role == Message.Role.ASSISTANT
     context = {
         "message": message,
-        "text": "" if message.files_alone else without_reasoning(message.text) if is_answer else message.text,
-        "is_answer": is_answer,
+        "text": "" if message.files_alone else message.text,
+        "is_answer": message.role == Message.Role.ASSISTANT,
         "files": attached_files(message),
         "conversation": message.conversation,
         "key": uuid4().hex,

@@ -81,8 +81,9 @@ class AttachedFile(NamedTuple):
 class MessageView:
     """A message as its page shows it.
 
-    `parts` are the row's parts. A text part also has `blocks` (safe HTML), a tool call also its `result` and the
-    documents it `found`. `cited_sources` is the number of cited sources. `marks` are the marks on the displayed branch.
+    `parts` are the row's `separated_parts`. A text part also has `blocks` (safe HTML), a tool call also its `result`
+    and the documents it `found`. `cited_sources` is the number of cited sources. `marks` are those on the displayed
+    branch.
     `newest`: this is the last message of the displayed branch. `alternatives` are the answers shown side by side,
     including this one. `summary` covers everything up to this message. `failed` is the failed job of a newer summary.
     `html_size` is the size of this message alone, in bytes.
@@ -172,7 +173,7 @@ def _view(message: Message, sources: Sources, blocks: Sequence[list[str]]) -> Me
     if message.role != Message.Role.ASSISTANT:
         return MessageView(message, parts=[], cited=0, html_size=html_size(message, ()))
     cites = sum(1 for _source in cited_sources(message.text, sources))
-    return MessageView(message, _parts(message.parts, blocks), cites, html_size=html_size(message, blocks))
+    return MessageView(message, _parts(message.separated_parts, blocks), cites, html_size=html_size(message, blocks))
 
 
 def attached_files(message: Message) -> list[File | DeletedFile]:

@@ -66,7 +66,8 @@ class File(models.Model):
     `language`: a text search configuration of PostgreSQL. `languages`: the number of chunks by their configuration.
     `indexed_chunks` and `indexed_words`: totals for BM25, words with repetitions and without stop words. `chunker`: the
     version of `files.index.chunking` that made the chunks. `word_index`: the version of `files.index.indexing` that
-    made the postings. `uploaded_again`: when the owner last sent the same content.
+    made the postings. `with_conversation`: a program's request or a tool's result has brought it. `uploaded_again`:
+    when the owner last sent the same content for itself.
     """
 
     class Status(models.TextChoices):
@@ -115,6 +116,7 @@ class File(models.Model):
     attempt = models.PositiveSmallIntegerField(default=0)
     heartbeat = models.DateTimeField(null=True, blank=True)
     created = models.DateTimeField(auto_now_add=True)
+    with_conversation = models.BooleanField(default=False, db_default=False, editable=False)
     uploaded_again = models.DateTimeField(null=True, blank=True)
 
     objects = FileQuerySet.as_manager()

@@ -3,9 +3,12 @@
 import io
 import zipfile
 from email.message import EmailMessage
+from pathlib import Path
 
 import pytest
 
+from readers.formats.archive import MAX_MEMBERS, Archive
+from readers.formats.result import ReaderError
 from readers.tests import office_97, samples
 from readers.tests.reading import Read, pages, read, refusal
 
@@ -126,3 +129,16 @@ def test_parts_of_an_archive_may_say_nothing(read: Read) -> None:
     assert pages(read(samples.archive({"a.txt": "words", "b.txt": ""}))) == [
         "# a.txt\n\nwords", "# b.txt\n\n[Not read: There is nothing in it.]",
     ]  # fmt: skip
+
+
+def test_an_archive_has_a_greatest_number_of_members(tmp_path: Path) -> None:
+    path = tmp_path / "many.zip"
+    with zipfile.ZipFile(path, "w") as opened:
+        for number in range(MAX_MEMBERS):
+            opened.writestr(f"{number}.txt", b"")
+    assert len(Archive(path).names) == MAX_MEMBERS
+    with zipfile.ZipFile(path, "a") as opened:
+        opened.writestr("one more.txt", b"")
+    with pytest.raises(ReaderError) as refused:
+        Archive(path)
+    assert refused.value.code == "bomb"

@@ -22,7 +22,9 @@ from accounts.access import login
 from accounts.access.authentication import Credential, valid_credentials
 from accounts.models import Session, User
 from accounts.second_factors import services
+from accounts.second_factors.forms import NEW_APP
 from accounts.services import create_token
+from core.crypto import decrypt
 from core.errors import ProductError
 from tests.accounts.factors import code_of, with_app
 from tests.accounts.software_passkey import Passkey, with_passkey
@@ -468,6 +470,27 @@ def test_what_is_no_passkey_is_not_added(sent: str, olga: User) -> None:
     answer = here.post(PASSKEYS, {"credential": sent})
     assert answer.status_code == 403 and "The passkey was not accepted" in answer.content.decode()
     assert not services.factors_of(olga)
+
+
+def test_the_secret_of_an_app_that_is_being_set_up_is_nowhere_as_plain_text(olga: User) -> None:
+    here, _ = sign_in(olga)
+    secret = here.get(APP).context["begun"]["secret"].replace(" ", "")
+    here.post(APP, {"code": "12"})
+    assert decrypt(here.session[NEW_APP]) == secret
+    assert secret not in str(dict(here.session.items()))
+    assert here.post(APP, {"code": code_of(secret)}).status_code == 200
+    assert NEW_APP not in here.session
+
+
+def test_a_code_without_a_secret_or_of_one_that_is_lost_sets_nothing_up(olga: User, settings: Settings) -> None:
+    here, _ = sign_in(olga)
+    first = here.post(APP, {"code": code_of("")})  # the form was not shown in this session
+    secret = first.context["begun"]["secret"].replace(" ", "")
+    settings.ENCRYPTION_KEYS = ["another key"]
+    second = here.post(APP, {"code": code_of(secret)})
+    assert first.status_code == second.status_code == 422
+    assert second.context["begun"]["secret"] != first.context["begun"]["secret"]
+    assert not Authenticator.objects.filter(user=olga).exists()
 
 
 def test_a_wrong_code_sets_nothing_up(olga: User) -> None:

@@ -1,6 +1,7 @@
 """The settings pages without a browser: stored values, ended sessions, and the language of the answer."""
 
 from collections.abc import Callable
+from datetime import datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -8,14 +9,17 @@ from django.core.files.base import ContentFile
 from django.core.files.storage import default_storage
 from django.test import Client
 from django.urls import reverse
+from django.utils import timezone
 from pytest_django.fixtures import Settings
 
+from accounts.access.sessions import VISIT
 from accounts.models import Session, User
 from accounts.tasks import forget_expired
 from core.audit.models import Entry
 from core.audit.origin import How
 from files import storage
 from files.services import upload
+from workspace.models.settings import workspace_at
 
 pytestmark = pytest.mark.django_db
 
@@ -203,6 +207,25 @@ def test_expired_sessions_are_forgotten(browser: Callable[[str], Client], olga: 
     Session.objects.filter(pk=phone.session.session_key).update(expire_date="2020-01-01T00:00Z")
     forget_expired()
     assert [row.pk for row in Session.objects.filter(user=olga)] == [desk.session.session_key]
+
+
+def test_a_session_in_use_ends_so_many_days_after_its_sign_in(browser: Callable[[str], Client], olga: User) -> None:
+    client = browser(FIREFOX)
+    longest = timedelta(days=workspace_at().session_most_days)
+
+    def signed_in_ago(ago: timedelta) -> datetime:
+        """Let the sign-in be so long ago. Returns the time of the sign-in."""
+        began = (timezone.now() - ago).replace(microsecond=0)
+        session = client.session
+        session[VISIT] = {"began": int(began.timestamp()), "seen": 0, "agent": FIREFOX}
+        session.save()
+        return began
+
+    began = signed_in_ago(longest - timedelta(hours=1))
+    assert signed_in(client)  # which stores the visit, and would make the session last from now on
+    assert Session.objects.get(user=olga).expire_date == began + longest
+    signed_in_ago(longest)
+    assert not signed_in(client)
 
 
 def test_the_bytes_of_a_deleted_persons_files_go_too(

@@ -15,6 +15,7 @@ from pytest_django.fixtures import Settings
 
 from accounts.models import User
 from accounts.services import create_token
+from core.api.rate_limit import RateAllowance
 from tests.conftest import Person
 from tests.product import Caller, Product, free_port
 
@@ -59,6 +60,11 @@ def test_too_many_calls_are_refused_and_say_when_to_come_again(olga: User, setti
     assert 1 <= int(last.headers["Retry-After"]) <= 60
     assert last.headers["Retry-After"] == last.headers["RateLimit-Reset"]
     assert last.headers["RateLimit-Remaining"] == "0"
+
+
+def test_as_many_calls_are_taken_as_the_limit_says() -> None:
+    allowances = [RateAllowance(limit=3, used=used, reset=1, key="") for used in (2, 3, 4)]
+    assert [each.exceeded for each in allowances] == [False, False, True]
 
 
 def test_every_answer_says_how_much_is_left(olga: User, settings: Settings) -> None:

@@ -1,6 +1,7 @@
 """Models and servers that deviate from their protocol: the stored answer, and the next turns of the conversation."""
 
 import json
+import re
 from typing import Any, cast
 from uuid import uuid4
 
@@ -366,3 +367,34 @@ def test_an_export_tells_reasoning_of_old_answers_from_the_answer() -> None:
     conversation = past(User.objects.create_user("exporter"), 1, parts=parts)
     answer = json.loads(export(conversation, "json"))["messages"][1]
     assert answer["parts"] == [{"type": "reasoning", "text": "SECRET"}, {"type": "text", "text": "The answer."}]
+
+
+@pytest.mark.django_db
+def test_reasoning_in_the_text_of_an_old_answer_is_apart_for_its_owner_and_hidden_from_readers_of_a_link() -> None:
+    parts = [{"type": "text", "text": "<think>SECRET **thought**</think>\n\nThe answer."}]
+    owner = User.objects.create_user("old-timer")
+    conversation = past(owner, 1, parts=parts)
+    answer = conversation.messages.get(role="assistant")
+    browser = Client()
+    browser.force_login(owner)
+    page = browser.get(f"/c/{conversation.pk}/").text
+    reasoning = re.findall(r'<details class="part aside thinking".*?</details>', page, re.DOTALL)
+    assert (sum("SECRET" in each for each in reasoning), page.count("SECRET")) == (1, 1)
+    own = browser.get(f"/api/v1/messages/{answer.pk}/").json()
+    assert (own["text"], [part["type"] for part in own["parts"]]) == ("The answer.", ["reasoning", "text"])
+    link = browser.post(f"/api/v1/conversations/{conversation.pk}/shares/", {}, content_type="application/json").json()
+    reader = User.objects.create_user("reader-of-old-timer")
+    terms = {"username": reader.username, "may_copy": True}
+    browser.post(f"/api/v1/conversations/{conversation.pk}/team-shares/", terms, content_type="application/json")
+    theirs = Client()
+    theirs.force_login(reader)
+    received = theirs.get("/api/v1/shared-with-me/").json()["results"][0]["id"]
+    copy = theirs.post(f"/api/v1/shared-with-me/{received}/copy/").json()["id"]
+    for shown in (
+        Client().get(link["url"].removeprefix("http://testserver")),
+        theirs.get(f"/shared-with-me/{received}/"),
+        theirs.get(f"/api/v1/shared-with-me/{received}/messages/"),
+        theirs.get(f"/c/{copy}/"),
+        browser.get(f"/messages/{answer.pk}/text/"),
+    ):
+        assert "The answer." in shown.text and "SECRET" not in shown.text

@@ -332,6 +332,19 @@ def test_what_is_kept_of_an_import_goes_when_it_is_removed(failed: Import, user:
     assert not Import.objects.exists() and not default_storage.exists(failed.blob)
 
 
+def test_what_is_kept_of_an_import_stays_while_its_person_is_under_a_legal_hold(
+    failed: Import, user: User, tmp_path: Path
+) -> None:
+    os.utime(tmp_path / failed.blob, (0, 0))
+    Import.objects.update(finished=timezone.now() - Import.KEPT_FOR - timedelta(minutes=1))
+    User.objects.filter(pk=user.pk).update(legal_hold=True)
+    jobs.sweep_uploads()
+    assert default_storage.exists(failed.blob)
+    User.objects.filter(pk=user.pk).update(legal_hold=False)
+    jobs.sweep_uploads()
+    assert not default_storage.exists(failed.blob)
+
+
 def test_what_is_kept_of_an_import_goes_after_thirty_days_and_with_its_person(
     failed: Import, browser: Client, tmp_path: Path
 ) -> None:

@@ -134,6 +134,32 @@ def test_sent_files_go_with_their_request_and_uploaded_ones_stay(person: Person,
     assert [file.name for file in File.objects.owned_by(person.user)] == ["mine.csv"]
 
 
+def test_a_file_that_requests_send_under_several_names_goes_with_them(person: Person, openai_client: OpenAI) -> None:
+    content = f"town,rain\n{uuid4().hex},yes\n".encode()
+    for name in ("rain.csv", "rain-2.csv"):
+        openai_client.chat.completions.create(model="scripted", messages=question("Where?", inline(name, content)))
+    assert [file.name for file in File.objects.owned_by(person.user)] == ["rain.csv"]
+    old = timezone.now() - timedelta(days=40)
+    Conversation.objects.filter(owner=person.user).update(updated=old)
+    forget_requests()
+    assert not File.objects.owned_by(person.user).exists()
+
+
+@pytest.mark.parametrize("own_first", [True, False])
+def test_a_file_that_was_also_uploaded_for_itself_stays(person: Person, openai_client: OpenAI, own_first: bool) -> None:
+    content = f"town,rain\n{uuid4().hex},yes\n".encode()
+    if own_first:
+        openai_client.files.create(file=("rain.csv", content), purpose="user_data")
+    for name in ("rain.csv", "rain-2.csv"):
+        openai_client.chat.completions.create(model="scripted", messages=question("Where?", inline(name, content)))
+    if not own_first:
+        openai_client.files.create(file=("rain.csv", content), purpose="user_data")
+    old = timezone.now() - timedelta(days=40)
+    Conversation.objects.filter(owner=person.user).update(updated=old)
+    forget_requests()
+    assert [file.name for file in File.objects.owned_by(person.user)] == ["rain.csv"]
+
+
 def test_a_part_of_the_form_that_nothing_honours_is_refused(person: Person, openai_client: OpenAI) -> None:
     """Otherwise a program would rely on the file's deletion after an hour."""
     with pytest.raises(openai.BadRequestError, match="Its parts are: file, purpose") as refused:

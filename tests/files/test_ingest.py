@@ -281,6 +281,22 @@ def test_the_sweeper_finds_what_nobody_indexed(person: Person) -> None:
     until(lambda: File.objects.get(pk=file.pk).searchable, "it is searchable")
 
 
+def test_a_file_that_meets_no_free_slot_is_indexed_later_and_holds_no_thread(person: Person) -> None:
+    file = settled(upload(person, f"Left behind: {uuid4()}"))
+    until(lambda: File.objects.get(pk=file.pk).searchable, "it is searchable")
+    for _ in range(ingest.INDEXING_SLOTS):
+        ingest._indexing_slots.acquire()
+    try:
+        File.objects.filter(pk=file.pk).update(searchable=False, attempt=0, heartbeat=timezone.now())
+        ingest.index_waiting(file.pk)  # returns, though nothing is indexed
+        assert not File.objects.get(pk=file.pk).searchable
+    finally:
+        for _ in range(ingest.INDEXING_SLOTS):
+            ingest._indexing_slots.release()
+    ingest.index_waiting(file.pk)
+    assert File.objects.get(pk=file.pk).searchable
+
+
 def test_lost_bytes_are_told(person: Person) -> None:
     file = abandoned(person, "uploaded", 0)
     default_storage.delete(file.blob.name or "")
@@ -401,6 +417,22 @@ def test_the_same_content_is_stored_once(person: Person, stranger: Person, setti
     assert upload(stranger, content, "plan.txt").pk != first.pk
     services.delete(user=person.user, file=first)
     assert upload(person, content, "plan.txt").pk != first.pk
+
+
+def test_what_conversations_bring_again_is_not_the_owners_own(person: Person) -> None:
+    def bring(content: bytes) -> File:
+        return services.store(user=person.user, name="rain.txt", content=ContentFile(content), with_conversation=True)
+
+    content = uuid4().bytes
+    first, again = bring(content), bring(content)
+    assert (again.pk, again.repeated) == (first.pk, True)
+    assert File.objects.get(pk=first.pk).uploaded_again is None
+    assert upload(person, content, "rain.txt").pk == first.pk  # the owner wants it for itself, too
+    assert File.objects.get(pk=first.pk).uploaded_again is not None
+    content = uuid4().bytes
+    own = upload(person, content, "rain.txt")
+    assert bring(content).pk == own.pk
+    assert File.objects.get(pk=own.pk).uploaded_again is not None
 
 
 def test_a_failed_file_that_is_uploaded_again_is_read_again(person: Person) -> None:

@@ -1,6 +1,7 @@
 """Usage of a person: the API, and the words under an answer."""
 
 import csv
+import re
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from decimal import Decimal
@@ -10,10 +11,11 @@ from urllib.parse import urlencode
 from uuid import uuid4
 
 import pytest
+from django.template.loader import render_to_string
 from django.test import Client
 from django.utils.translation import override
 
-from accounts.models import PeopleGroup, User
+from accounts.models import Limit, PeopleGroup, User
 from chat.ledger.models import ModelCall
 from chat.ledger.services import describe_usage, sum_usage
 from chat.models import Conversation
@@ -136,6 +138,18 @@ def test_words_say_which_calls_have_no_price(person: Person) -> None:
     call(person, cached_input=0)
     words = "2,000 read, 600 of them cached, 100 written · $0.50, and 1 call without a price"
     assert describe_usage(sum_usage(mine)) == words
+
+
+def test_a_share_of_a_limit_and_the_button_that_shares_are_two_words_in_vietnamese(person: Person) -> None:
+    Limit.objects.create(user=person.user, unit=Limit.Unit.TOKENS, amount=10_000, per=Limit.Per.DAY)
+    User.objects.filter(pk=person.user.pk).update(language="vi")
+    client = Client()
+    client.force_login(person.user)
+    columns = re.findall(r'<th scope="col">(.*?)</th>', client.get("/usage/").content.decode())
+    with override("vi"):
+        button = render_to_string("ui/_share_with_group.html", {"action": "", "groups": [], "roles": []})
+    assert len(columns) >= 5
+    assert not [column for column in columns if f">{column}</button>" in button]
 
 
 def test_the_page_of_a_month_and_its_table_to_take_along(person: Person, scripted_model_row: Model) -> None:
