@@ -353,7 +353,7 @@ def _add_listed(
             name = tool.definition.name
             if all_tools or name in allowed:
                 offered[name] = tool
-                approval |= {name} if server.approval_required else set()
+                approval |= {name} if tool.asks else set()
     box = _with_reader(box) if offered else box
     return replace(box, tools={**box.tools, **offered}, notes=tuple(notes), approval=frozenset(approval))
 
