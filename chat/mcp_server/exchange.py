@@ -63,6 +63,7 @@ async def respond(request: HttpRequest, body: bytes, caller: McpCaller) -> HttpR
 def _passed_on(headers: Mapping[str, str]) -> dict[str, str]:
     """Return the headers that the response gets; those of the connection belong to the server."""
     return {
+        "content-type": "text/plain",  # where the package names none
         "Cache-Control": "no-store",
         "X-Accel-Buffering": "no",  # without it nginx buffers events
         **{name: value for name, value in headers.items() if name.startswith("mcp-") or name == "content-type"},

@@ -11,8 +11,9 @@ import json
 import math
 import re
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from typing import Any
 
 from django.db import transaction
@@ -36,6 +37,7 @@ MATCHES = 5  # tools that one search loads
 MOST_NAMES = 20  # tools that one call loads by name
 DESCRIBED = 300  # characters of a loaded tool's description in the result
 MAX_QUERY = 200  # characters of a search
+COUNT_KEPT = 8_000  # characters of a definition whose count is kept
 MOST_STORED = 300  # names of loaded tools per conversation
 # Constants of BM25, as in its first publications (Robertson and others, TREC-3).
 _K1 = 1.2
@@ -110,6 +112,20 @@ def definition_tokens(definitions: Sequence[ToolDefinition], tokenizer: NamedTok
     return tokenizer.count(json.dumps(described, ensure_ascii=False, sort_keys=True))
 
 
+def tokens_of_each(definitions: Iterable[ToolDefinition], tokenizer: NamedTokenizer) -> int:
+    """Return the tokens of the definitions, each counted by itself: a few less or more than together.
+
+    Counts are kept, since a plan is made at almost every keystroke.
+    """
+    texts = (json.dumps(definition_json(each), ensure_ascii=False, sort_keys=True) for each in definitions)
+    return sum(_counted(tokenizer, text) if len(text) <= COUNT_KEPT else tokenizer.count(text) for text in texts)
+
+
+@lru_cache(maxsize=2_048)
+def _counted(tokenizer: NamedTokenizer, text: str) -> int:
+    return tokenizer.count(text)
+
+
 def plan_on_demand(
     tools: Mapping[str, Tool], *, room: ToolRoom, tokenizer: NamedTokenizer, conversation: Conversation
 ) -> ToolsOnDemand | None:
@@ -122,9 +138,9 @@ def plan_on_demand(
     stored = tuple(conversation.loaded_tools)
     loaded = finder.fitting([name for name in stored if name in definitions])
     listing, unnamed = _listing(definitions, room.share, tokenizer)
-    whole = definition_tokens(list(definitions.values()), tokenizer)
-    sent = [finder.definition, *(definitions[name] for name in loaded)]
-    saved = whole - definition_tokens(sent, tokenizer) - tokenizer.count(listing)
+    sent = (finder.definition, *(definitions[name] for name in loaded))
+    whole, rest = tokens_of_each(definitions.values(), tokenizer), tokens_of_each(sent, tokenizer)
+    saved = whole - rest - tokenizer.count(listing)
     if saved <= 0:
         return None
     return ToolsOnDemand(
@@ -284,7 +300,7 @@ class FindTools:
         The oldest are dropped first, but those in `needed` last.
         """
         left = list(names)
-        sizes = {name: definition_tokens([self._definitions[name]], self._tokenizer) for name in left}
+        sizes = {name: tokens_of_each([self._definitions[name]], self._tokenizer) for name in left}
         drop_first = [name for name in left if name not in needed] + [name for name in left if name in needed]
         most = len(left) if self._room.most is None else max(0, self._room.most)
         for name in drop_first:

@@ -23,7 +23,15 @@ from chat.models.conversation_state import ChatScope
 from chat.models.summary import in_force
 from chat.tools.conversation import CONVERSATION_GUIDANCE, SearchConversation
 from chat.tools.files import READ_GUIDANCE, SEARCH_GUIDANCE, FileScope, ReadFile, SearchFiles
-from chat.tools.on_demand import FIND_TOOLS, SEPARATOR, ToolRoom, ToolsOnDemand, definition_tokens, plan_on_demand
+from chat.tools.on_demand import (
+    FIND_TOOLS,
+    SEPARATOR,
+    ToolRoom,
+    ToolsOnDemand,
+    definition_tokens,
+    plan_on_demand,
+    tokens_of_each,
+)
 from chat.tools.permission import Gate
 from chat.tools.results import READ_RESULT_GUIDANCE, ReadResult
 from chat.tools.tasks import TaskToolContext, task_tools
@@ -375,7 +383,7 @@ def with_tools_on_demand(
     limit = model.provider.tool_limit
     too_many = limit is not None and len(box.definitions) > limit
     began = any(name in listed for name in conversation.loaded_tools)
-    if not (too_many or began) and box.tokens(tokenizer) <= share:
+    if not (too_many or began) and tokens_of_each(box.definitions, tokenizer) <= share:
         return box
     others = len(box.definitions) - len(listed) + 1  # with `find_tools`
     most = max(0, limit - others) if limit is not None else None

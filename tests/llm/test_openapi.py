@@ -84,7 +84,7 @@ def test_refused_documents_get_a_sentence_that_says_what_to_do() -> None:
     assert "its “openapi” is 4.0.0" in refusal({"openapi": "4.0.0", "paths": {"/a": {}}})
     assert "no object" in refusal("[1]") and "no object" in refusal("")
     assert "web page" in refusal("<!doctype html><p>Our API")
-    assert "line 2" in refusal("a: 1\nb: [")
+    assert "line 2" in refusal("a: 1\nb: }\nc: 1")
     assert "UTF-8" in refusal(b"\xff\xfe\x00")
     assert "no “paths”" in refusal({"openapi": "3.0.0"})
     assert "no operations" in refusal({"openapi": "3.0.0", "paths": {"/a": {"x-y": 1}}})
