@@ -177,7 +177,7 @@ class ToolServerForm(ProviderForm):
         """Read the new document, if there is one. Raises `ProductError`."""
         upload = cleaned.get("document_file")
         address = (cleaned.get("document_address") or "").strip()
-        if upload is not None:
+        if upload:
             self.document = read_whole(upload.read(MAX_DOCUMENT + 1))
         elif address:
             self.document = read_whole(fetched_document(address), address)

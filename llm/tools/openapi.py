@@ -493,7 +493,11 @@ def _argument(parameter: Mapping[str, Any], others: Mapping[str, Any]) -> Operat
         style = "json"
     elif style not in styles:
         raise _BadOperation(
-            Sentence("Its parameter {name} has a style that is not supported: {style}.", name=name[:100], style=str(style)[:50])
+            Sentence(
+                "Its parameter {name} has a style that is not supported: {style}.",
+                name=name[:100],
+                style=str(style)[:50],
+            )
         )
     explode = parameter.get("explode")
     return {

@@ -154,7 +154,6 @@ def test_an_operation_that_changes_something_waits_for_its_person(
     row.delete()
 
 
-@pytest.mark.django_db
 def test_a_persona_may_name_single_operations(shop: PetShop, person: Person) -> None:
     row = server_with(shop, "GET /pets", "POST /pets")
     body = {"name": "Keeper", "instructions": "Help.", "tools": [f"{row.name}__listPets"]}
