@@ -361,6 +361,7 @@ LOGGING = {
         "celery": {"level": "WARNING"},
         "httpx": {"level": "WARNING"},
         "httpx2": {"level": "WARNING"},
+        "mcp.server": {"level": "WARNING"},  # it has three lines about each request to /mcp/
     },
 }
 

@@ -22,6 +22,7 @@ from chat.api.plan import DocumentBudgetView
 from chat.conversations import api as conversations_api
 from chat.conversations import team_shares_api, views
 from chat.ledger.api import MyselfView, OwnUsageView, UsageView
+from chat.mcp_server import api as mcp_api
 from chat.openai_api import api as protocol_api
 from chat.readings import api as reading_api
 from chat.runs import api as run_api
@@ -186,6 +187,7 @@ urlpatterns = [
     path("v1/messages", protocol_api.messages, name="anthropic-messages"),
     path("v1/messages/count_tokens", protocol_api.count_tokens, name="anthropic-count-tokens"),
     path("v1/embeddings", protocol_api.embeddings, name="openai-embeddings"),
+    path("mcp/", mcp_api.mcp, name="mcp"),
     path("manifest.webmanifest", app.manifest, name="manifest"),
     path("service-worker.js", app.service_worker, name="service_worker"),
     path("offline/", app.offline, name="offline"),

@@ -38,8 +38,9 @@ class ProductError(Exception):
 
     @property
     def headers(self) -> dict[str, str]:
-        """Return the headers of the HTTP response: `Retry-After` for a temporary error."""
-        return {"Retry-After": str(self.extra["retry_after"])} if "retry_after" in self.extra else {}
+        """Return the headers of the HTTP response: `Retry-After` for a temporary error, what 401 demands (RFC 9110)."""
+        retry = {"Retry-After": str(self.extra["retry_after"])} if "retry_after" in self.extra else {}
+        return {**retry, "WWW-Authenticate": "Bearer"} if self.status == 401 else retry
 
 
 class NotFound(ProductError):

@@ -28,10 +28,10 @@ from core.crypto import secret_state
 from core.errors import ModelError, ProductError
 from core.sentences import Sentence
 from llm import learning, model_facts, services
-from llm.forms import MARKS, PRICES, ModelForm, ProviderForm, ToolServerForm, WebSearchForm
+from llm.forms import MARKS, OPERATIONS, PRICES, ModelForm, ProviderForm, ToolServerForm, WebSearchForm
 from llm.known_models import SOURCE
 from llm.model_facts import in_words, retires_soon
-from llm.models import UNKNOWN_WINDOW, Model, Provider, ToolServer, WebAccess, WebSearch
+from llm.models import UNKNOWN_WINDOW, Model, OpenApiDocument, Provider, ToolServer, WebAccess, WebSearch
 from llm.tokens import CATCH_ALL
 from llm.tools import services as tools
 from llm.truncation import ReportedCounts, Script
@@ -599,11 +599,20 @@ class ToolServerAdmin(KeyedAdmin):
     list_filter = ("kind", *MARKS, "enabled")
     search_fields = ("name", "base_url", "command")
     actions_detail = ("list_tools",)
-    general = ("name", "kind", "base_url", "command", "secret_name", *MARKS, "enabled")
-    readonly_fields = ("key_state", "listed")
+    general = ("name", "kind", "base_url", "command", "secret_name", *MARKS, "own_network", "enabled")
+    readonly_fields = ("key_state", "document_of_it", "listed")
 
     def get_fieldsets(self, request: HttpRequest, obj: Any = None) -> Any:
-        return (*super().get_fieldsets(request, obj), *([(_("Tools"), {"fields": ("listed",)})] if obj else []))
+        fieldsets = super().get_fieldsets(request, obj)
+        document = OpenApiDocument.objects.filter(server=obj).exists() if obj else False
+        shown = ("document_of_it",) if document else ()
+        if self.has_change_permission(request, obj):
+            chosen = OPERATIONS if document else ()
+            fields = (*shown, "document_file", "document_address", *chosen)
+            fieldsets = (*fieldsets, (_("OpenAPI document"), {"fields": fields}))
+        elif document:
+            fieldsets = (*fieldsets, (_("OpenAPI document"), {"fields": shown}))
+        return (*fieldsets, *([(_("Tools"), {"fields": ("listed",)})] if obj else []))
 
     def has_add_permission(self, request: HttpRequest) -> bool:
         return acting_user(request).is_superuser
@@ -612,7 +621,26 @@ class ToolServerAdmin(KeyedAdmin):
         return acting_user(request).is_superuser
 
     def save_model(self, request: HttpRequest, obj: Any, form: Any, change: Any) -> None:
-        tools.store_tool_server(user=acting_user(request), tool_server=obj, api_key=form.api_key)
+        tools.store_tool_server(
+            user=acting_user(request), tool_server=obj, api_key=form.api_key, document=form.document
+        )
+
+    def response_add(self, request: HttpRequest, obj: Any, post_url_continue: Any = None) -> HttpResponse:
+        if obj.kind != ToolServer.Kind.OPENAPI:
+            return super().response_add(request, obj, post_url_continue)
+        sentence = Sentence(
+            "“{tool_server}” is saved. Choose the operations that are to be tools.", tool_server=str(obj)
+        )
+        self.message_user(request, sentence, messages.WARNING)
+        return HttpResponseRedirect(reverse("admin:llm_toolserver_change", args=[obj.pk]))
+
+    @display(description="Stored")
+    def document_of_it(self, tool_server: ToolServer) -> str:
+        row = OpenApiDocument.objects.filter(server=tool_server).defer("content").first()
+        if row is None:
+            return ""
+        problems = [(each["key"], Sentence.load(each["problem"])) for each in row.operations if each["problem"]]
+        return render_to_string("admin/llm/tool_server/document.html", {"document": row, "problems": problems})
 
     @display(description="Address")
     def address(self, tool_server: ToolServer) -> str:

@@ -6,17 +6,22 @@ from django import forms
 from django.utils.translation import gettext, gettext_noop
 from django.utils.translation import gettext as _
 from unfold.widgets import (
+    UnfoldAdminFileFieldWidget,
     UnfoldAdminNullBooleanSelectWidget,
     UnfoldAdminPasswordWidget,
+    UnfoldAdminTextInputWidget,
     UnfoldBooleanSwitchWidget,
 )
 
 from core.admin import CheckboxColumns
 from core.crypto import KEY_LOST, secret_state
+from core.errors import ProductError
 from core.net.url_safety import is_http, origin
-from llm.models import Effort, Model, Provider, ToolServer, WebSearch
+from llm.models import Effort, Model, OpenApiDocument, Provider, ToolServer, WebSearch
 from llm.providers import DEFAULT_BASE_URLS
 from llm.services import UNKNOWN_MODEL_VALUES
+from llm.tools.openapi import MAX_DOCUMENT, OperationLine, ReadDocument, read_whole
+from llm.tools.openapi_calls import fetched_document
 
 KEY_HELP = {
     "stored": gettext_noop("A key is stored and never shown. Leave empty to keep it."),
@@ -102,18 +107,93 @@ class WebSearchForm(ProviderForm):
 MARKS = ("approval_required", "reaches_out")
 
 
+OPERATIONS = ("operations", "unasked")
+
+
 class ToolServerForm(ProviderForm):
-    """Form of a tool server."""
+    """Form of a tool server. `document`: the OpenAPI document that came with it, if one did."""
+
+    document: ReadDocument | None = None
+
+    document_file = forms.FileField(
+        label="OpenAPI document",
+        required=False,
+        widget=UnfoldAdminFileFieldWidget(),
+        help_text="JSON or YAML, version 3. It replaces the one before.",
+    )
+    document_address = forms.CharField(
+        label="or its address",
+        required=False,
+        max_length=2_000,
+        widget=UnfoldAdminTextInputWidget(),
+        help_text="A public address of the JSON or YAML. It is fetched once, when you save.",
+    )
 
     class Meta:
         model = ToolServer
-        fields: ClassVar = ["name", "kind", "base_url", "command", "secret_name", *MARKS, "enabled"]
+        fields: ClassVar = [
+            *("name", "kind", "base_url", "command", "secret_name", *MARKS, "own_network", "enabled"),
+            *OPERATIONS,
+        ]
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         for name, label in (("new_api_key", _("Secret")), ("clear_api_key", _("Remove the stored secret"))):
             if name in self.fields:
                 self.fields[name].label = label
+        for name in OPERATIONS:
+            if name in self.fields:
+                self._offer_operations(name)
+
+    def _offer_operations(self, name: str) -> None:
+        """Make a field of checkboxes for the operations of the stored document; none without a document."""
+        field = self.fields.pop(name)
+        row = OpenApiDocument.objects.filter(server_id=self.instance.pk).defer("content").first()
+        if row is None:
+            return
+        lines: list[OperationLine] = [each for each in row.operations if not each["problem"]]
+        self.fields[name] = forms.MultipleChoiceField(
+            label=field.label,
+            help_text=field.help_text,
+            required=False,
+            widget=CheckboxColumns(),
+            choices=[
+                (each["key"], f"{each['key']}: {each['summary']}" if each["summary"] else each["key"])
+                for each in lines
+                if name == "operations" or not each["safe"]
+            ],
+        )
+
+    def clean(self) -> dict[str, Any]:
+        cleaned = super().clean()
+        if cleaned.get("kind") == ToolServer.Kind.OPENAPI:
+            try:
+                self._read_document(cleaned)
+            except ProductError as error:
+                self.add_error("document_file", str(error.sentence))
+        return cleaned
+
+    def _read_document(self, cleaned: dict[str, Any]) -> None:
+        """Read the new document, if there is one. Raises `ProductError`."""
+        upload = cleaned.get("document_file")
+        address = (cleaned.get("document_address") or "").strip()
+        if upload:
+            self.document = read_whole(upload.read(MAX_DOCUMENT + 1))
+        elif address:
+            self.document = read_whole(fetched_document(address), address)
+        elif not OpenApiDocument.objects.filter(server_id=self.instance.pk).exists():
+            raise ProductError(
+                "openapi_document_missing", "Upload the OpenAPI document of this API, or enter its address."
+            )
+        if self.document is None:
+            return
+        if not cleaned.get("base_url"):
+            cleaned["base_url"] = self.document.server
+        # Operations that the new document lacks were offered on the page, but cannot be chosen any more.
+        keys = {each.key for each in self.document.operations if each.problem is None}
+        for name in OPERATIONS:
+            if name in cleaned:
+                cleaned[name] = [key for key in cleaned[name] if key in keys]
 
 
 class ModelForm(forms.ModelForm[Model]):

@@ -256,6 +256,7 @@ class BudgetProfileAdmin(RowAdmin):
             {
                 "fields": (
                     *("window", "reserved_output", "buffer", "message_overhead", "safety_margin", "catch_all_margin"),
+                    "tool_share",
                     "omission_note",
                     *("note_form", "reminder_place", "always_remind_citations"),
                 )

@@ -118,7 +118,7 @@ def cached_offers(only: Collection[str] | None = None) -> list[ToolOffer]:
 
 
 def excess_warning(offers: Iterable[ToolOffer], chosen: Collection[str], model: Model | None) -> str:
-    """Return a warning if a persona has more server tools than its model's provider accepts, else an empty text."""
+    """Return a note if a persona has more server tools than its model's provider accepts, else an empty text."""
     names: set[str] = set()
     for offer in offers:
         listed = [name for name, _words in offer.tools if name != offer.every]
@@ -127,9 +127,9 @@ def excess_warning(offers: Iterable[ToolOffer], chosen: Collection[str], model: 
     if limit is None or len(names) <= limit:
         return ""
     return _(
-        "These are %(count)s tools of servers, but the provider of %(model)s accepts at most %(limit)s in a request, "
-        "including the product's own tools. The others are not sent, and each answer names them. Choose single tools "
-        "instead of whole servers."
+        "These are %(count)s tools of servers, and the provider of %(model)s takes at most %(limit)s in one request, "
+        "the product's own among them. So they are listed by name, and the model loads those that it needs. Choose the "
+        "tools that are needed instead of whole servers to have them ready at once."
     ) % {"count": grouped(len(names)), "model": model.label if model else "", "limit": grouped(limit)}
 
 

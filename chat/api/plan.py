@@ -23,7 +23,7 @@ from chat.models.conversation import NamedRow, TurnScope
 from chat.models.conversation_state import ChatScope, scope_of, visible_conversation
 from chat.prompts.document_budget import budget
 from chat.prompts.preview import PlanCost
-from chat.prompts.report import CoveredEntry, MessageEntry, Outgoing, ShortCall
+from chat.prompts.report import CoveredEntry, MessageEntry, Outgoing, ShortCall, ToolsOnDemandEntry
 from chat.prompts.turn_context import base_context
 from chat.prompts.wording import CACHE_REASONS
 from chat.sending.offers import RoomOffer
@@ -195,6 +195,19 @@ class EvidenceSerializer(serializers.Serializer[Evidence]):
     on = serializers.DateTimeField(required=False)
 
 
+class ToolsOnDemandSerializer(serializers.Serializer[ToolsOnDemandEntry]):
+    """The tools that are listed by name, because the definitions of all would take too much of the room."""
+
+    listed = serializers.ListField(child=serializers.CharField(), help_text="The names of these tools.")
+    loaded = serializers.ListField(
+        child=serializers.CharField(), help_text="Those that the model has loaded, so that their definitions are sent."
+    )
+    unnamed = serializers.IntegerField(
+        help_text="How many of the last ones have no room in the list, so that only a search finds them."
+    )
+    saved = serializers.IntegerField(help_text="Tokens that the definitions of all tools would take in addition.")
+
+
 class ReportSerializer(CallSerializer):
     """The prompt of one model call. All numbers are tokens."""
 
@@ -218,6 +231,9 @@ class ReportSerializer(CallSerializer):
     tools = serializers.ListField(child=serializers.CharField(), help_text="The names of the tools that it could call.")
     tools_asking = serializers.ListField(
         child=serializers.CharField(), required=False, help_text="The tools whose calls the person may have to allow."
+    )
+    tools_on_demand = ToolsOnDemandSerializer(
+        required=False, allow_null=True, help_text="Null if the definitions of all tools are sent."
     )
     policy = serializers.CharField()
     layout = serializers.CharField()

@@ -58,16 +58,17 @@ class ToolGuidance:
     """Guidance for the model on when to use a tool.
 
     `text` None stands for the product's text about its own tool of this name. `is_search`: the tool's results can be
-    cited.
+    cited. `listing`: the list of tools that the product's text has in it.
     """
 
     name: str
     text: str | None = None
     is_search: bool = False
+    listing: str = ""
 
     def line(self, texts: Texts) -> str:
         """Return the line of the system prompt, empty if there is no guidance for the tool."""
-        text = texts[f"guidance_{self.name}"] if self.text is None else self.text
+        text = texts.fill(f"guidance_{self.name}", list=self.listing) if self.text is None else self.text
         return f"{self.name}: {text}" if text else ""
 
 

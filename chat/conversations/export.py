@@ -53,7 +53,8 @@ ENDING_NOTES = dict.fromkeys(Turn.CUT_SHORT, "Not finished") | {
 BRIEF_REPORT_MEMBERS = ("cycle", "limit", "used", "left", "exact", "sections", "without_room", "versions")
 FULL_REPORT_MEMBERS = (
     *("model", "window", "unloaded", "reserved_output", "reserved_reasoning", "effort", "buffer", "margin"),
-    *("tools_tokens", "tools", "policy", "layout", "profile", "summary", "unread", "usage", "provider_count"),
+    *("tools_tokens", "tools", "tools_on_demand"),
+    *("policy", "layout", "profile", "summary", "unread", "usage", "provider_count"),
     *("sources", "messages"),
 )
 MOST_WHOLE = 3_000_000  # characters of the whole reports of one conversation

@@ -65,6 +65,7 @@ def fork_conversation(*, user: User, message: Message) -> Conversation:
         project_id=source.project_id,
         effort=source.effort,
         documents=source.documents,
+        loaded_tools=source.loaded_tools,
         tasks_in_prompts=source.tasks_in_prompts,
         automatic_summaries=source.automatic_summaries,
         forked_from=message.pk,

@@ -33,7 +33,7 @@ from personas.services import texts_of_report
 from projects.models import ProjectFile
 from workspace.models import Workspace
 
-SHARES = ("safety_margin", "catch_all_margin", "project_share")
+SHARES = ("safety_margin", "catch_all_margin", "project_share", "tool_share")
 SECTIONS = {  # sections of one text each, which the report stores
     "system": "The system prompt with the guidance for its tools",
     "tasks": "The list of tasks",
@@ -284,9 +284,11 @@ def _restore(row: Model | BudgetProfile, values: Mapping[str, object]) -> None:
 
 
 def _filter_tools(box: Toolbox, names: Collection[str]) -> Toolbox:
+    """Return the box with the tools whose definitions were sent, in their order. The system prompt's list is stored."""
     return replace(
         box,
-        tools={name: tool for name, tool in box.tools.items() if name in names},
+        tools={name: box.tools[name] for name in names if name in box.tools},
+        on_demand=None,
         guidance=tuple(each for each in box.guidance if each.name in names),
         external=tuple(each for each in box.external if each.name in names),
     )

@@ -98,6 +98,8 @@ class Conversation(models.Model):
     )
     # The citation number of each document that has appeared here, by the file's id. It never changes.
     documents: "models.JSONField[Any, Any]" = models.JSONField(default=dict, editable=False)
+    # The names of the tools that a model has loaded, in that order: `chat.tools.on_demand`.
+    loaded_tools: "models.JSONField[Any, Any]" = models.JSONField(default=list, db_default=[], editable=False)
     leaf = models.ForeignKey("Message", null=True, blank=True, on_delete=models.SET_NULL, related_name="+")
     state = models.CharField(max_length=20, choices=State, default=State.IDLE)
     origin = models.CharField(max_length=20, choices=Origin, default=Origin.WORKSPACE, editable=False)

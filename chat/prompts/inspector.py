@@ -3,7 +3,7 @@
 The same panel shows a plan before the call and a report after it.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
 from functools import cached_property
@@ -234,6 +234,8 @@ class Panel:
         facts.append(Fact(_("Budget profile"), report["profile"], profile))
         if tools := report.get("tools"):
             facts.append(Fact(_("Tools"), ", ".join(tools), _("Tools that the model may call before it answers.")))
+        if on_demand := report.get("tools_on_demand"):
+            facts += _tools_on_demand(on_demand)
         if asking := report.get("tools_asking"):
             facts.append(Fact(_("Asks first"), ", ".join(asking), _("Calls of these may wait until you allow them.")))
         help_ = _("The version that was active.")
@@ -263,6 +265,30 @@ class Panel:
             (_("Room for messages"), room, _("The room for all parts above: the whole of the percentage.")),
         ]
         return [Fact(name, grouped(tokens), help_) for name, tokens, help_ in rows]
+
+
+def _tools_on_demand(tools: reports.ToolsOnDemandEntry) -> Iterator[Fact]:
+    """Yield the facts about tools that are listed by name."""
+    names = tools["listed"][: len(tools["listed"]) - tools["unnamed"]]
+    yield Fact(
+        _("Tools listed by name (%(count)s)") % {"count": grouped(len(names))},
+        ", ".join(names),
+        _("The model can load these. Their definitions would take more than the share of the room for tools."),
+    )
+    if tools["unnamed"]:
+        yield Fact(
+            _("Tools without room in the list (%(count)s)") % {"count": grouped(tools["unnamed"])},
+            ", ".join(tools["listed"][len(names) :]),
+            _("The model can find these by words, and load them."),
+        )
+    if tools["loaded"]:
+        yield Fact(
+            _("Loaded tools (%(count)s)") % {"count": grouped(len(tools["loaded"]))},
+            ", ".join(tools["loaded"]),
+            _("The model has loaded these in this conversation."),
+        )
+    help_ = _("The definitions of all tools would take as many more.")
+    yield Fact(_("Tokens saved by the list"), grouped(tools["saved"]), help_)
 
 
 def of_turn(turn: Turn, number: int | None = None) -> Panel | None:

@@ -23,6 +23,7 @@ from chat.prompts.builder import PlannedCall, true_room, with_true_ratio
 from chat.prompts.history import expand
 from chat.prompts.steps import AnswerStep, answer_step, files_read
 from chat.prompts.turn_context import MadeWith, TurnContext
+from chat.tools.on_demand import ToolsOnDemand
 from chat.tools.toolbox import without_tools
 from core.background import on_database
 from core.errors import ProductError
@@ -68,17 +69,30 @@ class CoveredEntry(TypedDict):
     tokens_before: int
 
 
+class ToolsOnDemandEntry(TypedDict):
+    """The tools of a call that were listed by name, and those among them whose definitions were sent.
+
+    `unnamed`: how many of the last ones were not in the list either, for lack of room. `saved` is in tokens.
+    """
+
+    listed: list[str]
+    loaded: list[str]
+    unnamed: int
+    saved: int
+
+
 class CallReport(ReportEntry):
     """One model call as it is stored: the engine's report and the facts of the call. All numbers are tokens.
 
     `effort` is the effort of reasoning that was sent; `reserved_reasoning` is the part of `reserved_output` for it.
-    `tools_asking` are the tools whose calls a user may have to allow. `numbers` are the citation numbers of the
-    documents. `refused` is the note about a longer prompt that the provider refused before. `notes` are sentences about
-    parts and parameters that were not sent. `unread` is the number of tokens that the server, by its count, did not
-    read. `notice` is the sentence about these tokens, or about an oddly low count. `usage` holds the provider's counts,
-    the fields of `llm.types.model_call.Usage`; it is empty until the provider reports them. `provider_count` is the
-    provider's count of the prompt and its tools before they were sent. `window_source` is `TurnContext.window_source`,
-    `window_evidence` the stored `llm.learning.Evidence` of a learnt window.
+    `tools_asking` are the tools whose calls a user may have to allow. `tools_on_demand` is None if all tools were
+    defined. `numbers` are the citation numbers of the documents. `refused` is the note about a longer prompt that
+    the provider refused before. `notes` are sentences about parts and parameters that were not sent. `unread` is
+    the number of tokens that the server, by its count, did not read. `notice` is the sentence about these tokens,
+    or about an oddly low count. `usage` holds the provider's counts, the fields of `llm.types.model_call.Usage`; it
+    is empty until the provider reports them. `provider_count` is the provider's count of the prompt and its tools
+    before they were sent. `window_source` is `TurnContext.window_source`, `window_evidence` the stored
+    `llm.learning.Evidence` of a learnt window.
 
     `scope` names the persona, the project and the model of the call.
 
@@ -97,6 +111,7 @@ class CallReport(ReportEntry):
     tools_tokens: int
     tools: NotRequired[list[str]]
     tools_asking: NotRequired[list[str]]
+    tools_on_demand: NotRequired[ToolsOnDemandEntry | None]
     policy: str
     layout: str
     profile: str
@@ -188,6 +203,7 @@ def stored(
         "tools_tokens": context.room.tools_tokens,
         "tools": [tool.name for tool in context.toolbox.definitions],
         "tools_asking": sorted(context.toolbox.approval),
+        "tools_on_demand": _tools_on_demand(context.toolbox.on_demand),
         "policy": context.profile.policy,
         "layout": context.profile.layout,
         "profile": context.profile.name,
@@ -276,6 +292,7 @@ def without(
     toolbox = without_tools(context.toolbox, event.tools, note)
     new_context = replace(context, toolbox=toolbox)
     call["tools"] = [tool.name for tool in toolbox.definitions]
+    call["tools_on_demand"] = _tools_on_demand(toolbox.on_demand)
     call["tools_tokens"] = new_context.room.tools_tokens
     return new_context, sent._replace(tools=toolbox.tokens(context.tokenizer) if sent.tools else 0)
 
@@ -384,6 +401,17 @@ def _tasks(context: TurnContext) -> list[SourceEntry]:
         {"kind": "task", "id": task.code, "title": f"{task.code} {task.title}", "state": "full", "exact": context.exact}
         for task in shown
     ]
+
+
+def _tools_on_demand(on_demand: ToolsOnDemand | None) -> ToolsOnDemandEntry | None:
+    if on_demand is None:
+        return None
+    return {
+        "listed": list(on_demand.names),
+        "loaded": list(on_demand.loaded),
+        "unnamed": on_demand.unnamed,
+        "saved": on_demand.saved,
+    }
 
 
 def _covered(summary: Summary) -> CoveredEntry:

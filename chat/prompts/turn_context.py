@@ -5,6 +5,7 @@ options. It is read once per turn. `base_context` returns it without tools and t
 `context_of_past_turn` and `context_of_draft` add the tools, options and tasks of their turn.
 """
 
+import asyncio
 import json
 import re
 from collections.abc import Collection, Mapping, Sequence
@@ -20,7 +21,7 @@ from django.utils import timezone
 from accounts.access.rights import NO_RIGHTS, Rights, rights_of, search_asks
 from accounts.models import Right, User
 from chat.context.rendering import CitationNumbers
-from chat.context.types import ContextRequest, Reason, Room, Section
+from chat.context.types import ContextRequest, Reason, Room, Section, floored
 from chat.models import Conversation, Mention, Message, Summary, Turn
 from chat.models.conversation import NamedRow, TurnScope
 from chat.models.conversation_state import ChatScope, scope_of
@@ -35,6 +36,7 @@ from chat.tools.toolbox import (
     with_external_tools,
     with_known_tools,
     with_server_tools,
+    with_tools_on_demand,
     within_limit,
 )
 from core.sentences import NO_SENTENCE, Sentence
@@ -70,7 +72,7 @@ CAP_GROWTH = 1.25  # the factor by which the smaller window of one conversation 
 # rows may change.
 PLANNED_PROFILE_FIELDS = (
     *("window", "reserved_output", "buffer", "message_overhead", "safety_margin", "catch_all_margin"),
-    *("project_share", "omission_note", "effort", "max_cycles"),
+    *("project_share", "tool_share", "omission_note", "effort", "max_cycles"),
     *("note_form", "reminder_place", "always_remind_citations"),
 )
 PLANNED_MODEL_FIELDS = (
@@ -565,7 +567,8 @@ async def with_offered_tools(context: TurnContext, sessions: SessionScope) -> Tu
     `sessions`: where the sessions with the servers stay open.
     """
     box = await with_server_tools(context.toolbox, context.persona, context.model, context.rights, sessions)
-    return _with_program_tools(context, box)
+    # In a thread: the definitions of a long list take a fraction of a second to count.
+    return await asyncio.to_thread(_with_program_tools, context, box)
 
 
 def with_expected_tools(context: TurnContext) -> TurnContext:
@@ -577,7 +580,25 @@ def with_expected_tools(context: TurnContext) -> TurnContext:
 def _with_program_tools(context: TurnContext, box: Toolbox) -> TurnContext:
     options = context.options
     box = with_external_tools(box, options.tools if options.tool_choice != "none" else (), options.unoffered_tools)
-    return replace(context, toolbox=within_limit(box, context.persona, context.model))
+    return with_definitions_that_fit(replace(context, toolbox=box))
+
+
+def with_definitions_that_fit(context: TurnContext) -> TurnContext:
+    """Return the context with its tools listed by name if their definitions are too long or too many.
+
+    Call it again when the room has changed, or when the model has loaded tools. It counts the definitions of all tools.
+    """
+    model = context.model
+    room = max(0, replace(context, toolbox=NO_TOOLS).room.input_limit)
+    box = with_tools_on_demand(
+        context.toolbox,
+        model=model,
+        room=room,
+        share=floored(room, context.profile.tool_share),
+        tokenizer=context.tokenizer,
+        conversation=context.conversation or Conversation(owner=context.user),
+    )
+    return replace(context, toolbox=within_limit(box, context.persona, model))
 
 
 def context_of_draft(*, base: TurnContext, scope: ChatScope, text: str, files: Sequence[File]) -> TurnContext:
@@ -596,8 +617,8 @@ def context_of_draft(*, base: TurnContext, scope: ChatScope, text: str, files: S
         search_asks=search_asks(base.user, base.workspace),
     )
     tools = with_known_tools(box, base.persona, base.model, base.rights)
-    tools = within_limit(tools, base.persona, base.model)
-    return replace(base, toolbox=tools, tasks=tasks_of_draft(base, text))
+    context = with_definitions_that_fit(replace(base, toolbox=tools))
+    return replace(context, tasks=tasks_of_draft(base, text))
 
 
 def _chosen_tools(context: TurnContext) -> Sequence[str]:

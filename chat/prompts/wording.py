@@ -11,7 +11,7 @@ from chat.context.build import SourceEntry
 from chat.context.types import ADVICE, too_long_by
 from chat.ledger import limits
 from chat.prompts.preview import Plan, PlanCost, PlanError
-from chat.prompts.report import CoveredEntry, ResolvedReport
+from chat.prompts.report import CoveredEntry, ResolvedReport, ToolsOnDemandEntry
 from core.i18n import dollars, grouped, percent
 from core.sentences import Sentence
 from personas.texts import TEXTS
@@ -215,8 +215,19 @@ def status_line(report: ResolvedReport, whole: str, *, names: bool = True) -> St
         *_missing(sources, names),
         *_left_out_messages(sources, report["unloaded"]),
         *_reduced(sources, report.get("summary")),
-    ]
-    return StatusLine(lines[0].icon, " · ".join(each.words for each in lines)) if lines else StatusLine("tick", whole)
+    ] or [StatusLine("tick", whole)]
+    on_demand = report.get("tools_on_demand")
+    words = [*(each.words for each in lines), *([tools_on_demand(on_demand)] if on_demand else [])]
+    return StatusLine(lines[0].icon, " · ".join(words))
+
+
+def tools_on_demand(tools: ToolsOnDemandEntry) -> str:
+    """Return how many tools are listed by name, how many of them are loaded, and how many tokens that saves."""
+    listed = ngettext("%(count)s tool listed by name", "%(count)s tools listed by name", len(tools["listed"]))
+    loaded = ngettext("%(count)s of them loaded", "%(count)s of them loaded", len(tools["loaded"]))
+    saved = ngettext("%(count)s token saved", "%(count)s tokens saved", tools["saved"])
+    counts = ((listed, len(tools["listed"])), (loaded, len(tools["loaded"])), (saved, tools["saved"]))
+    return ", ".join(words % {"count": grouped(count)} for words, count in counts if count)
 
 
 def _missing(sources: Sequence[SourceEntry], names: bool) -> Iterator[StatusLine]:

@@ -55,8 +55,11 @@ BEGINS = "\ue000"  # the marks are private-use characters, which no text contain
 ENDS = "\ue001"
 AT = datetime(2026, 11, 21, 14, 5, tzinfo=UTC)
 DAY = date(2026, 11, 21)
+TOOL_LIST = "- crm__find_customer: Finds a customer by name.\n- crm__add_note: Adds a note to a customer."
 TOOLS = tuple(
-    ToolGuidance(name.removeprefix("guidance_"), is_search=True) for name in TEXTS if name.startswith("guidance_")
+    ToolGuidance(name.removeprefix("guidance_"), is_search=True, listing=TOOL_LIST)
+    for name in TEXTS
+    if name.startswith("guidance_")
 )
 SYSTEM = "You help a team that makes chocolate. Be exact, and say when you do not know something."
 CUT_RESULTS = ("tool_result_cut", "tool_result_kept")

@@ -195,7 +195,7 @@ class ReadFile:
 
     def _read(self, arguments: Mapping[str, Any]) -> ToolOutput:
         content = self._content(arguments.get("file"))
-        page, start, end = _span(content, arguments)
+        page, start, end = reading_span(content, arguments)
         text = content.text[start:end]
         if not text:
             raise BadArguments(f"The file ends at character {len(content.text)}.")
@@ -228,7 +228,7 @@ class ReadFile:
         return content
 
 
-def _span(content: FileText, arguments: Mapping[str, Any]) -> tuple[int, int, int]:
+def reading_span(content: FileText, arguments: Mapping[str, Any]) -> tuple[int, int, int]:
     """Return the page (0 without one) and the start and end of the characters to read, at most `READ`."""
     page = arguments.get("page")
     start = arguments.get("start")

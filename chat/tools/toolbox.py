@@ -4,11 +4,11 @@
 2. `with_server_tools` adds tools of MCP servers, for personas that name them (`server__tool`, or `server__*` for all).
    A plan uses `with_known_tools`, which queries no server.
 3. `with_external_tools` adds tools of the calling program.
-4. `within_limit` leaves out tools beyond the limit of the model's provider.
+4. `with_tools_on_demand` lists tools of servers by name if their definitions take too much of the window.
+5. `within_limit` leaves out tools beyond the limit of the model's provider.
 """
 
 import asyncio
-import json
 import logging
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -23,6 +23,15 @@ from chat.models.conversation_state import ChatScope
 from chat.models.summary import in_force
 from chat.tools.conversation import CONVERSATION_GUIDANCE, SearchConversation
 from chat.tools.files import READ_GUIDANCE, SEARCH_GUIDANCE, FileScope, ReadFile, SearchFiles
+from chat.tools.on_demand import (
+    FIND_TOOLS,
+    SEPARATOR,
+    ToolRoom,
+    ToolsOnDemand,
+    definition_tokens,
+    plan_on_demand,
+    tokens_of_each,
+)
 from chat.tools.permission import Gate
 from chat.tools.results import READ_RESULT_GUIDANCE, ReadResult
 from chat.tools.tasks import TaskToolContext, task_tools
@@ -40,7 +49,6 @@ from llm.types.tools import Tool
 from personas.models import Persona
 from personas.tools import TASKS, WEB
 
-SEPARATOR = "__"  # between the names of a server and of its tool
 WEB_OFF = gettext_noop("The project has the web switched off, so no tool that reaches out is there: {names}.")
 WEB_NOT_YOURS = gettext_noop("None of your groups may use the web in answers, so these tools are not there: {names}.")
 SERVER_NOT_YOURS = gettext_noop("None of your groups may use the tool server {name}.")
@@ -68,7 +76,8 @@ class Toolbox:
     `approval`: names of the tools whose calls need a decision by `gate`. `notes`: sentences for people about missing
     tools. `external`: tools that the calling program runs itself; a call of one ends the turn. `web`: whether tools
     that reach out are offered. `reader`: the tool that reads more of a shortened result. It is among `tools` only if
-    another tool can return such results.
+    another tool can return such results. `on_demand`: the tools that are listed by name; they are among `tools`, but
+    only the loaded ones among `definitions`.
     """
 
     tools: Mapping[str, Tool] = field(default_factory=dict)
@@ -79,6 +88,7 @@ class Toolbox:
     external: tuple[ToolDefinition, ...] = ()
     web: bool = True
     reader: ReadResult | None = None
+    on_demand: ToolsOnDemand | None = None
 
     @property
     def all_notes(self) -> Sequence[Sentence]:
@@ -90,7 +100,21 @@ class Toolbox:
 
     @property
     def definitions(self) -> tuple[ToolDefinition, ...]:
-        return (*(tool.definition for tool in self.tools.values()), *self.external)
+        """Return the definitions that are sent. Those of loaded tools are the last, so that they change no others."""
+        listed = frozenset(self.on_demand.names) if self.on_demand else frozenset()
+        always = (tool.definition for name, tool in self.tools.items() if name not in listed)
+        loaded = (self.tools[name].definition for name in self.on_demand.loaded) if self.on_demand else ()
+        return (*always, *self.external, *loaded)
+
+    @property
+    def unloaded(self) -> frozenset[str]:
+        """Return the names of the tools whose definitions are not sent."""
+        return frozenset(self.on_demand.names) - frozenset(self.on_demand.loaded) if self.on_demand else frozenset()
+
+    @property
+    def of_servers(self) -> dict[str, ServerTool]:
+        """Return the tools of servers."""
+        return {name: tool for name, tool in self.tools.items() if isinstance(tool, ServerTool)}
 
     @property
     def searching(self) -> frozenset[str]:
@@ -98,14 +122,8 @@ class Toolbox:
         return frozenset(each.name for each in self.guidance if each.is_search)
 
     def tokens(self, tokenizer: NamedTokenizer) -> int:
-        """Return the tokens of the definitions, which providers send to the model as JSON."""
-        if not self.definitions:
-            return 0
-        described = [
-            {"name": each.name, "description": each.description, "parameters": each.parameters}
-            for each in self.definitions
-        ]
-        return tokenizer.count(json.dumps(described, ensure_ascii=False, sort_keys=True))
+        """Return the tokens of the definitions that are sent."""
+        return definition_tokens(self.definitions, tokenizer)
 
 
 NO_TOOLS = Toolbox()
@@ -343,9 +361,48 @@ def _add_listed(
             name = tool.definition.name
             if all_tools or name in allowed:
                 offered[name] = tool
-                approval |= {name} if server.approval_required else set()
+                approval |= {name} if tool.asks else set()
     box = _with_reader(box) if offered else box
     return replace(box, tools={**box.tools, **offered}, notes=tuple(notes), approval=frozenset(approval))
+
+
+def with_tools_on_demand(
+    box: Toolbox, *, model: Model, room: int, share: int, tokenizer: NamedTokenizer, conversation: Conversation
+) -> Toolbox:
+    """List the tools of servers by name if the definitions take more than `share` tokens of the `room`.
+
+    They are listed, too, if there are more tools than the model's provider accepts, and in a conversation in which
+    tools were loaded before: a list that comes and goes would cost the provider's cache each time. A box with a list is
+    decided again, from all its tools.
+    """
+    box = _without_listing(box)
+    listed = box.of_servers
+    names = box.tools.keys() | {each.name for each in box.external}
+    if not listed or FIND_TOOLS in names:
+        return box
+    limit = model.provider.tool_limit
+    too_many = limit is not None and len(box.definitions) > limit
+    began = any(name in listed for name in conversation.loaded_tools)
+    if not (too_many or began) and tokens_of_each(box.definitions, tokenizer) <= share:
+        return box
+    others = len(box.definitions) - len(listed) + 1  # with `find_tools`
+    most = max(0, limit - others) if limit is not None else None
+    on_demand = plan_on_demand(
+        listed, room=ToolRoom.of(room, share, most), tokenizer=tokenizer, conversation=conversation
+    )
+    if on_demand is None:
+        return box
+    tools = {**box.tools, FIND_TOOLS: on_demand.finder}
+    return replace(box, tools=tools, guidance=(*box.guidance, on_demand.guidance), on_demand=on_demand)
+
+
+def _without_listing(box: Toolbox) -> Toolbox:
+    """Return the box with the definitions of all tools."""
+    if box.on_demand is None:
+        return box
+    tools = {name: tool for name, tool in box.tools.items() if name != FIND_TOOLS}
+    guidance = tuple(each for each in box.guidance if each.name != FIND_TOOLS)
+    return replace(box, tools=tools, guidance=guidance, on_demand=None)
 
 
 def within_limit(box: Toolbox, persona: Persona | None, model: Model) -> Toolbox:
@@ -362,19 +419,31 @@ def within_limit(box: Toolbox, persona: Persona | None, model: Model) -> Toolbox
     def rank(name: str) -> int:
         return 0 if not isinstance(box.tools[name], ServerTool) else 1 if name in named else 2
 
-    ranked = sorted(box.tools, key=rank)  # a stable sort: tools of one rank keep their order
-    sent = set(ranked[: max(0, limit - len(box.external))])
-    left_out = [name for name in box.tools if name not in sent]
+    loaded = box.on_demand.loaded if box.on_demand else ()
+    defined = [name for name in box.tools if name not in box.unloaded and name not in loaded]
+    ranked = sorted(defined, key=rank)  # a stable sort: tools of one rank keep their order
+    sent = set(ranked[: max(0, limit - len(box.external) - len(loaded))])
+    left_out = [name for name in defined if name not in sent]
+    if FIND_TOOLS in left_out and box.on_demand:
+        left_out += box.on_demand.names  # the model cannot load them
     note = Sentence(TOO_MANY_TOOLS, limit=limit, count=len(left_out), names=", ".join(left_out))
     return without_tools(box, left_out, note)
 
 
 def without_tools(box: Toolbox, names: Collection[str], note: Sentence) -> Toolbox:
-    """Return the box without these tools, with a note that gives the reason."""
+    """Return the box without these tools, with a note that gives the reason.
+
+    Without the tool that loads others, none of the listed tools is left.
+    """
+    on_demand = box.on_demand
+    if on_demand is not None and FIND_TOOLS in names:
+        names = {*names, *on_demand.names}
+        on_demand = None
     return replace(
         box,
         tools={name: tool for name, tool in box.tools.items() if name not in names},
         guidance=tuple(each for each in box.guidance if each.name not in names),
         notes=(*box.notes, note),
         approval=box.approval - {*names},
+        on_demand=on_demand.without(names) if on_demand else None,
     )

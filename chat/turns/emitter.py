@@ -23,6 +23,7 @@ from chat.realtime import signals, turn_stream
 from chat.realtime.events import Approval, Event, EventPayload, EventType, fold
 from chat.rendering.markdown import BlockStream, RenderAllowance
 from chat.rendering.references import Sources, cited_sources
+from chat.tools.on_demand import UnloadedTool
 from chat.tools.permission import Gate
 from chat.tools.toolbox import Toolbox
 from core.sentences import Sentence
@@ -320,10 +321,15 @@ async def load_answer(turn: Turn) -> Answer:
 def guard_tools(box: Toolbox, answer: Answer, publish: Callable[[], None]) -> dict[str, Tool]:
     """Return the box's tools by name. Those that may need approval wait for a decision. Server tools show progress.
 
+    A call of a tool that is not loaded only loads it.
     `publish` is called when the answer has new events.
     """
     tools: dict[str, Tool] = {}
+    unloaded = box.unloaded
     for name, tool in box.tools.items():
+        if name in unloaded and box.on_demand is not None:
+            tools[name] = UnloadedTool(tool, box.on_demand.finder)
+            continue
         gate = box.gate if name in box.approval else None
         of_server = isinstance(tool, ServerTool)
         asks = of_server and box.gate is not None and box.gate.can_ask

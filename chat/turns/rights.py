@@ -8,7 +8,7 @@ from accounts.access.rights import rights_of
 from accounts.models import Right, User
 from chat.models import Conversation
 from chat.prompts.turn_context import TurnContext
-from chat.tools.toolbox import SEPARATOR
+from chat.tools.on_demand import SEPARATOR
 from core.errors import ProductError
 from core.sentences import Sentence
 from personas.models import Persona

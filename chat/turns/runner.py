@@ -39,7 +39,12 @@ from chat.prompts import report as reports
 from chat.prompts.builder import model_request
 from chat.prompts.history import MessageCounts, store_counts
 from chat.prompts.report import CallReport, PlannedRequest
-from chat.prompts.turn_context import TurnContext, context_of_claimed_turn, with_offered_tools
+from chat.prompts.turn_context import (
+    TurnContext,
+    context_of_claimed_turn,
+    with_definitions_that_fit,
+    with_offered_tools,
+)
 from chat.realtime import signals, turn_stream
 from chat.realtime.event_stream import announce, announce_state
 from chat.realtime.events import Event, EventType
@@ -300,9 +305,16 @@ class _Run:
     async def _offer_tools(self) -> None:
         """Offer the tools that the servers list now, beside the product's own tools."""
         own_tools = replace(self.context, toolbox=self._own_tools)
-        self.context = await with_offered_tools(own_tools, self._sessions)
-        self.tools = guard_tools(self.context.toolbox, self.answer, self._news.set)
-        self.answer.external = frozenset(tool.name for tool in self.context.toolbox.external)
+        self._use_tools_of(await with_offered_tools(own_tools, self._sessions))
+
+    async def _choose_definitions(self) -> None:
+        """Choose again which tools are listed by name: the model has loaded some, or there is less room."""
+        self._use_tools_of(await asyncio.to_thread(with_definitions_that_fit, self.context))
+
+    def _use_tools_of(self, context: TurnContext) -> None:
+        self.context = context
+        self.tools = guard_tools(context.toolbox, self.answer, self._news.set)
+        self.answer.external = frozenset(tool.name for tool in context.toolbox.external)
 
     def _uses(self) -> TurnUses | None:
         """Return the rights that the turn uses; None before `_begin`."""
@@ -343,10 +355,13 @@ class _Run:
             await self._next_model(step_plan.previous_error, added)
         if tools_changed(self._sessions):
             await self._offer_tools()
+        elif (on_demand := self.context.toolbox.on_demand) is not None and on_demand.outdated:
+            await self._choose_definitions()
         added = self._without_others_reasoning(added)
         refused: Sentence | None = None
         if step_plan.previous_error is not None and step_plan.previous_error.code in agent_loop.SHRINKABLE_CODES:
             refused = await on_database(self._shrink_prompt, step_plan.previous_error)
+            await self._choose_definitions()
         prepared = await first_on_database(self._plan, self.context, step_plan, added, refused)
         if step_plan.previous_error is None and builder.worth_counting(self.context, prepared.planned.prompt):
             plan = partial(self._plan, step_plan=step_plan, added=added, refused=refused)

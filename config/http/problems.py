@@ -174,4 +174,4 @@ def handle(exception: Exception, context: ExceptionHandlerContext) -> Response |
 
 
 def is_api(path: str) -> bool:
-    return path.startswith(("/api/", "/v1/"))
+    return path.startswith(("/api/", "/v1/", "/mcp/"))

@@ -15,8 +15,8 @@ from core.net.url_safety import FetchRefused, Guard
 MAX_REDIRECTS = 5
 MAX_ADDRESSES = 3  # addresses of one host name that are tried
 CONNECT_TIMEOUT = 5.0  # seconds per address
-_ENCODINGS = frozenset({"", "identity", "gzip", "x-gzip", "deflate"})
-# Is called with the requested URL and the URL of the redirect. Raises `FetchRefused` to stop the fetch.
+ENCODINGS = frozenset({"", "identity", "gzip", "x-gzip", "deflate"})  # of bodies that are unpacked
+# Called with the requested URL and the URL of the redirect. Raises `FetchRefused` to stop there.
 Follow = Callable[[httpx2.URL, httpx2.URL], Awaitable[None]]
 _HEADERS = {
     "User-Agent": "Mozilla/5.0 (compatible; Glasshouse; opens pages that people ask for)",
@@ -94,8 +94,8 @@ class Fetcher:
         media_type = response.headers.get("content-type", "").partition(";")[0].strip().lower()
         if media_type not in accepted:
             raise FetchRefused(f"This is {media_type[:100] or 'of an unknown type'}, which cannot be read.")
-        if response.headers.get("content-encoding", "").strip().lower() not in _ENCODINGS:
-            raise FetchRefused(f"{host} sent the page in an encoding that the request did not accept.")
+        if response.headers.get("content-encoding", "").strip().lower() not in ENCODINGS:
+            raise FetchRefused(f"{host} sent the page packed in a way that was not asked for.")
         body, cut = await read_body(response, accepted[media_type])
         return FetchedPage(str(response.url), media_type, response.charset_encoding, body, cut)
 

@@ -431,12 +431,13 @@ def validate_command(command: str) -> None:
 
 
 class ToolServer(models.Model):
-    """An MCP server whose tools models may call."""
+    """A server whose tools models may call: an MCP server, or one that an OpenAPI document describes."""
 
     class Kind(TextChoices):
         HTTP = "http", "Streamable HTTP"
         SSE = "sse", "HTTP with SSE (the older transport)"
         STDIO = "stdio", "A process of this machine (stdio)"
+        OPENAPI = "openapi", "An API with an OpenAPI document"
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
     name = models.CharField(
@@ -454,7 +455,10 @@ class ToolServer(models.Model):
         max_length=200,
         blank=True,
         validators=[validate_base_url],
-        help_text="The address, such as https://tools.example/mcp; with SSE mostly https://tools.example/sse.",
+        help_text=(
+            "The address, such as https://tools.example/mcp; with SSE mostly https://tools.example/sse. "
+            "For an API: the address that its paths follow; empty: the first server of its document."
+        ),
     )
     command = models.CharField(
         max_length=500,
@@ -484,7 +488,24 @@ class ToolServer(models.Model):
             "Its tools use the internet or an outside service. Projects with the web switched off do not offer them."
         ),
     )
-    tools = models.JSONField(null=True, editable=False)  # the last listing, see `llm.tools.mcp.StoredServerTool`
+    own_network = models.BooleanField(
+        "in the own network",
+        default=False,
+        db_default=False,
+        help_text="Requests to an API may go to private addresses, too. Off: to public addresses only.",
+    )
+    # Keys of operations of the OpenAPI document (`llm.tools.openapi.Operation.key`).
+    operations: "models.JSONField[Any, Any]" = models.JSONField(
+        "operations that are tools", default=list, db_default=Value([], models.JSONField()), blank=True
+    )
+    unasked: "models.JSONField[Any, Any]" = models.JSONField(
+        "operations that may change something without asking",
+        default=list,
+        db_default=Value([], models.JSONField()),
+        blank=True,
+        help_text="If each call of the server asks, these ask, too.",
+    )
+    tools = models.JSONField(null=True, editable=False)  # the last listing, see `llm.tools.servers.StoredServerTool`
     # Problems of the same listing, see `llm.tools.mcp.StoredProblem`.
     problems: "models.JSONField[Any, Any]" = models.JSONField(
         default=list, db_default=Value([], models.JSONField()), editable=False
@@ -497,7 +518,7 @@ class ToolServer(models.Model):
         ordering: ClassVar = ["name"]
         constraints: ClassVar = [
             models.CheckConstraint(
-                condition=~Q(kind__in=["http", "sse"], base_url="") & ~Q(kind="stdio", command=""),
+                condition=~Q(kind__in=["http", "sse", "openapi"], base_url="") & ~Q(kind="stdio", command=""),
                 name="tool_server_reachable",
                 violation_error_message="Enter the URL of a server, or the command of a process.",
             ),
@@ -505,3 +526,24 @@ class ToolServer(models.Model):
 
     def __str__(self) -> str:
         return self.name
+
+
+class OpenApiDocument(models.Model):
+    """The OpenAPI document of a tool server.
+
+    `content` is the document as JSON text. `operations` is a list of `llm.tools.openapi.OperationLine`, from which an
+    admin chooses.
+    """
+
+    server = models.OneToOneField(ToolServer, on_delete=models.CASCADE, primary_key=True, related_name="document")
+    title = models.CharField(max_length=400, blank=True)
+    address = models.CharField(max_length=2_000, blank=True, help_text="Where it was fetched; empty if uploaded.")
+    content = models.TextField()
+    operations: "models.JSONField[Any, Any]" = models.JSONField(default=list)
+    updated = models.DateTimeField(auto_now=True)
+
+    class Meta:
+        verbose_name = "OpenAPI document"
+
+    def __str__(self) -> str:
+        return self.title

@@ -1,4 +1,4 @@
-"""List and call the tools of MCP servers, over streamable HTTP or over the standard streams of a process.
+"""List and call the tools of tool servers: of MCP servers, and of servers that an OpenAPI document describes.
 
 Calls of a conversation share a session (`llm.tools.mcp_sessions`). A list is asked for in a session of its own, unless
 one is open. The tools of a list are checked one by one: a tool that cannot be offered is left out and
@@ -10,17 +10,18 @@ import hashlib
 import json
 import re
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from types import ModuleType
 from typing import Any, TypedDict
 
-from core.json_types import JsonObject
 from core.sentences import Sentence
 from core.text import clean
+from llm.tools import openapi_calls
 from llm.tools.mcp_schemas import BadSchema, repaired
-from llm.tools.servers import SessionScope, ToolProblem, ToolServerConfig
+from llm.tools.openapi import Operation, StoredOperation
+from llm.tools.servers import SessionScope, StoredServerTool, ToolProblem, ToolServerConfig
 from llm.types.model_call import ToolDefinition
 from llm.types.tools import ToolOutput
 
@@ -37,7 +38,10 @@ _SIGN = 8  # characters of a digest that distinguishes equal names
 
 
 class ServerTool:
-    """One tool of a server. `scope`: the place whose calls share a session; None for a session for each call."""
+    """One tool of a server. `asks`: a person must allow each call.
+
+    `scope`: the place whose calls share a session; None for a session for each call.
+    """
 
     def __init__(
         self, server: ToolServerConfig, name: str, definition: ToolDefinition, scope: SessionScope | None = None
@@ -47,6 +51,7 @@ class ServerTool:
         self.served_as = name
         self.definition = definition
         self.timeout = server.timeout
+        self.asks = server.approval_required
 
     def label(self, arguments: Mapping[str, Any]) -> Sentence:
         return Sentence("Asking {name}: {served_as}", name=self._server.name, served_as=self.served_as[:100])
@@ -56,6 +61,32 @@ class ServerTool:
         from llm.tools import mcp_sessions  # noqa: PLC0415 - read by `_read_protocol`, not at the start
 
         return await mcp_sessions.call(self._server, self.served_as, arguments, self._scope)
+
+    def stored(self) -> StoredServerTool:
+        """Return the tool as it is stored."""
+        return {
+            "tool": self.served_as,
+            "name": self.definition.name,
+            "description": self.definition.description,
+            "parameters": dict(self.definition.parameters),
+        }
+
+
+class OperationTool(ServerTool):
+    """A tool that is an operation of an OpenAPI document."""
+
+    def __init__(
+        self, server: ToolServerConfig, name: str, definition: ToolDefinition, operation: StoredOperation
+    ) -> None:
+        super().__init__(server, name, definition)
+        self._operation = operation
+        self.asks = server.approval_required or operation["asks"]
+
+    async def run(self, arguments: Mapping[str, Any]) -> ToolOutput:
+        return await openapi_calls.call(self._server, self.served_as, self._operation, arguments)
+
+    def stored(self) -> StoredServerTool:
+        return {**super().stored(), "operation": self._operation}
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +98,12 @@ class Listing:
 
 
 async def tools_of(server: ToolServerConfig, scope: SessionScope | None = None) -> Listing:
-    """Ask a server for its tools, in the open session of the scope if there is one. Raises `ServerFailed`."""
+    """Ask a server for its tools, in the open session of the scope if there is one. Raises `ServerFailed`.
+
+    A server that an OpenAPI document describes is not asked.
+    """
+    if server.operations is not None:
+        return Listing(stored_tools(server, server.operations))
     await _read_protocol()
     from llm.tools import mcp_sessions  # noqa: PLC0415 - read by `_read_protocol`, not at the start
 
@@ -105,7 +141,7 @@ def listing_of(
         if not isinstance(served_as, str) or not served_as.strip():
             problems.append(ToolProblem(f"tool {number}", Sentence("It has no name.")))
             continue
-        name = _name(server, served_as, tools)
+        name = tool_name(server.name, served_as, tools)
         if served_as in seen_names:
             reason = Sentence("The server lists two tools of this name; the first is offered.")
             problems.append(ToolProblem(name, reason))
@@ -145,9 +181,9 @@ def listing_of(
     return Listing(list(tools.values()), problems)
 
 
-def _name(server: ToolServerConfig, served_as: str, others: Mapping[str, ServerTool]) -> str:
+def tool_name(server: str, served_as: str, others: Mapping[str, ServerTool]) -> str:
     """Return the tool's name for models. A digest is added if another tool already has that name."""
-    name = _FORBIDDEN.sub("_", f"{server.name}__{served_as}")[:MAX_NAME]
+    name = _FORBIDDEN.sub("_", f"{server}__{served_as}")[:MAX_NAME]
     if name in others and others[name].served_as != served_as:
         digest = hashlib.sha256(served_as.encode(errors="replace")).hexdigest()[:_SIGN]
         name = f"{name[: MAX_NAME - _SIGN - 1]}_{digest}"
@@ -159,13 +195,17 @@ def _description(tool: Mapping[str, Any], served_as: str) -> str:
     return next(clean(text) for text in texts if isinstance(text, str) and text)
 
 
-class StoredServerTool(TypedDict):
-    """A tool as stored in `ToolServer.tools`. `tool`: its name at the server; `name`: its name for models."""
-
-    tool: str
-    name: str
-    description: str
-    parameters: JsonObject
+def tools_of_operations(
+    server: ToolServerConfig, operations: Iterable[Operation], unasked: Collection[str]
+) -> list[OperationTool]:
+    """Return the tools for operations. Those that change something ask, but for the keys in `unasked`."""
+    tools: dict[str, OperationTool] = {}
+    for operation in operations:
+        name = tool_name(server.name, operation.name, tools)
+        definition = ToolDefinition(name, operation.description[:MAX_DESCRIPTION], operation.parameters or {})
+        asks = not operation.safe and operation.key not in unasked
+        tools[name] = OperationTool(server, operation.name, definition, operation.stored(asks=asks))
+    return list(tools.values())
 
 
 class StoredProblem(TypedDict):
@@ -178,23 +218,19 @@ class StoredProblem(TypedDict):
 
 def tools_as_stored(tools: Iterable[ServerTool]) -> list[StoredServerTool]:
     """Return the stored form of tools, which `stored_tools` reads."""
-    return [
-        {
-            "tool": tool.served_as,
-            "name": tool.definition.name,
-            "description": tool.definition.description,
-            "parameters": dict(tool.definition.parameters),
-        }
-        for tool in tools
-    ]
+    return [tool.stored() for tool in tools]
 
 
 def stored_tools(server: ToolServerConfig, listing: Iterable[StoredServerTool]) -> list[ServerTool]:
     """Return the tools from their stored form."""
-    return [
-        ServerTool(server, stored["tool"], ToolDefinition(stored["name"], stored["description"], stored["parameters"]))
-        for stored in listing
-    ]
+    return [_of_stored(server, each) for each in listing]
+
+
+def _of_stored(server: ToolServerConfig, stored: StoredServerTool) -> ServerTool:
+    definition = ToolDefinition(stored["name"], stored["description"], stored["parameters"])
+    if "operation" in stored:
+        return OperationTool(server, stored["tool"], definition, stored["operation"])
+    return ServerTool(server, stored["tool"], definition)
 
 
 def problems_as_stored(problems: Iterable[ToolProblem]) -> list[StoredProblem]:

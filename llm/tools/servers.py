@@ -1,10 +1,27 @@
 """Define values for tool servers: their configuration, problems of their tools, and failures."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import NotRequired, TypedDict
 from uuid import UUID
 
+from core.json_types import JsonObject
+from core.net.addresses import HostLists
 from core.sentences import Sentence
+from llm.tools.openapi import StoredOperation
+
+
+class StoredServerTool(TypedDict):
+    """A tool as stored in `ToolServer.tools`. `tool`: its name at the server; `name`: its name for models.
+
+    `operation`: how to call it, if it is an operation of an OpenAPI document.
+    """
+
+    tool: str
+    name: str
+    description: str
+    parameters: JsonObject
+    operation: NotRequired[StoredOperation]
 
 
 class ServerFailed(Exception):
@@ -30,6 +47,9 @@ class ToolServerConfig:
     The command is split as a shell would split it, but no shell runs. `secrets` are HTTP headers or environment
     variables. `approval_required`: a person must allow each call; the caller enforces it. `reaches_out`: its tools send
     their arguments out of the workspace.
+
+    `operations`: the tools of a server that an OpenAPI document describes; None for an MCP server. `own_network`: such
+    a server may have a private address. `hosts`: the hosts that it may not have.
     """
 
     name: str
@@ -40,6 +60,9 @@ class ToolServerConfig:
     timeout: float = 60.0  # seconds for a call
     approval_required: bool = False
     reaches_out: bool = True
+    operations: Sequence[StoredServerTool] | None = field(default=None, repr=False)
+    own_network: bool = False
+    hosts: HostLists = field(default_factory=HostLists, repr=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,12 +1,13 @@
 """Change the services that tools use, and create tools from them."""
 
 import asyncio
+import json
 from typing import Literal
 
 from django.contrib.auth.models import AbstractUser
 from django.db import transaction
 
-from core.audit.services import load_stored, record, record_saved
+from core.audit.services import field_changes, load_stored, record, record_saved
 from core.crypto import is_lost
 from core.errors import ProductError
 from core.locks import lock
@@ -14,8 +15,18 @@ from core.net.addresses import HostLists
 from core.net.url_safety import FetchRefused
 from core.outside import wait_outside
 from core.permissions import require_right, require_store
-from llm.models import ToolServer, WebAccess, WebSearch
-from llm.tools.mcp import Listing, problems_as_stored, stored_problems, stored_tools, tools_as_stored, tools_of
+from core.sentences import Sentence
+from llm.models import OpenApiDocument, ToolServer, WebAccess, WebSearch
+from llm.tools.mcp import (
+    Listing,
+    problems_as_stored,
+    stored_problems,
+    stored_tools,
+    tools_as_stored,
+    tools_of,
+    tools_of_operations,
+)
+from llm.tools.openapi import MAX_OFFERED, ReadDocument, operations_of
 from llm.tools.servers import ServerFailed, ToolServerConfig
 from llm.tools.web_search import SearchService, WebSearchTool
 
@@ -110,11 +121,14 @@ def remember_listing(server: ToolServerConfig, listing: Listing) -> None:
 
 
 @transaction.atomic
-def store_tool_server(*, user: AbstractUser, tool_server: ToolServer, api_key: str | None) -> None:
+def store_tool_server(
+    *, user: AbstractUser, tool_server: ToolServer, api_key: str | None, document: ReadDocument | None = None
+) -> None:
     """Store the row of a superuser's form.
 
-    Only superusers may, since a process runs any command with the worker's rights. `api_key`:
-    None keeps the stored key, an empty text removes it.
+    Only superusers may, since a process runs any command with the worker's rights. `api_key`: None keeps the stored
+    key, an empty text removes it. `document`: a new OpenAPI document; without it the stored one stays. Raises
+    `openapi_document_missing`, `openapi_operation_unknown`, `openapi_too_many` and `superuser_only`.
     """
     if not (user.is_active and user.is_superuser):
         raise ProductError("superuser_only", "Only a superuser can change tool servers. Ask one to do it.", status=403)
@@ -124,8 +138,60 @@ def store_tool_server(*, user: AbstractUser, tool_server: ToolServer, api_key: s
     tool_server.tools = None
     tool_server.problems = []
     before = load_stored(tool_server)
+    is_openapi = tool_server.kind == ToolServer.Kind.OPENAPI
+    if is_openapi:
+        _choose_operations(tool_server, document)
+    else:
+        tool_server.operations = tool_server.unasked = []
     tool_server.save()
-    record_saved(user=user, kind="tool_server", row=tool_server, before=before, name=tool_server.name)
+    if document is not None and is_openapi:
+        _store_document(tool_server, document)
+    elif not is_openapi:
+        OpenApiDocument.objects.filter(server=tool_server).delete()
+    changes = field_changes(before if before is not None else ToolServer(), tool_server)
+    if document is not None and is_openapi:
+        changes["document"] = None
+    if before is None or changes:
+        action = "tool_server.added" if before is None else "tool_server.changed"
+        record(user=user, action=action, row=tool_server, name=tool_server.name, changes=changes)
+
+
+def _choose_operations(tool_server: ToolServer, document: ReadDocument | None) -> None:
+    """Make the chosen operations the tools of a server. Those that a new document lacks are no longer chosen."""
+    row = OpenApiDocument.objects.filter(server_id=tool_server.pk).first()
+    if document is None and row is None:
+        raise ProductError("openapi_document_missing", "Upload the OpenAPI document of this API, or enter its address.")
+    operations = document.operations if document is not None else operations_of(json.loads(row.content if row else ""))
+    by_key = {each.key: each for each in operations if each.problem is None}
+    if document is not None:
+        tool_server.operations = [key for key in tool_server.operations if key in by_key]
+    if missing := [key for key in tool_server.operations if key not in by_key]:
+        sentence = Sentence(
+            "The document has no operation {operation} that can be a tool. Choose among those of the list.",
+            operation=str(missing[0])[:200],
+        )
+        raise ProductError("openapi_operation_unknown", sentence)
+    if len(tool_server.operations) > MAX_OFFERED:
+        sentence = Sentence(
+            "At most {most} operations of one server can be tools. Choose fewer, or add the document a second time.",
+            most=MAX_OFFERED,
+        )
+        raise ProductError("openapi_too_many", sentence)
+    tool_server.unasked = [key for key in tool_server.unasked if key in tool_server.operations]
+    chosen = [by_key[key] for key in by_key if key in {*tool_server.operations}]
+    tool_server.tools = tools_as_stored(tools_of_operations(_server(tool_server), chosen, tool_server.unasked))
+
+
+def _store_document(tool_server: ToolServer, document: ReadDocument) -> None:
+    OpenApiDocument.objects.update_or_create(
+        server=tool_server,
+        defaults={
+            "title": document.title[:400],
+            "address": document.address,
+            "content": json.dumps(document.content),
+            "operations": [each.line() for each in document.operations],
+        },
+    )
 
 
 def try_tool_server(*, tool_server: ToolServer) -> Listing:
@@ -145,6 +211,7 @@ def try_tool_server(*, tool_server: ToolServer) -> Listing:
 
 def _server(row: ToolServer) -> ToolServerConfig:
     over_http = row.kind != ToolServer.Kind.STDIO
+    is_openapi = row.kind == ToolServer.Kind.OPENAPI
     return ToolServerConfig(
         row.name,
         url=row.base_url if over_http else "",
@@ -153,6 +220,9 @@ def _server(row: ToolServer) -> ToolServerConfig:
         secrets={row.secret_name: row.api_key} if row.api_key or is_lost(row.api_key) else {},
         approval_required=row.approval_required,
         reaches_out=row.reaches_out,
+        operations=tuple(row.tools or ()) if is_openapi else None,
+        own_network=row.own_network,
+        hosts=host_lists() if is_openapi else HostLists(),
     )
 
 

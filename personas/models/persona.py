@@ -186,6 +186,15 @@ class BudgetProfile(models.Model):
         "0.6",
         "0 to 1. Above it the model searches them instead.",
     )
+    tool_share = models.DecimalField(
+        "share of the room up to which tools of servers are defined whole",
+        max_digits=4,
+        decimal_places=3,
+        default=Decimal("0.1"),
+        db_default=Decimal("0.1"),
+        validators=SHARE,
+        help_text="0 to 1. Above it they are listed by name, and the model loads those that it needs.",
+    )
     omission_note = models.BooleanField(
         "tell the model what was left out",
         default=True,

@@ -81,6 +81,15 @@ TEXTS = {
     ),
     "guidance_read_file": _guidance("read_file", "when you need a page of a file, or the text around a passage."),
     "guidance_read_result": _guidance("read_result", "when you need a part that a result marks as left out."),
+    "guidance_find_tools": TextDefinition(
+        SYSTEM,
+        Sentence("Guidance for {tool}", tool="find_tools"),
+        Sentence("Stands in the list of tools where more tools are listed by name, since their definitions are long."),
+        "loads more tools. Those below can be called once they are loaded; load what may help before you say that you "
+        "cannot do something.\n{list}",
+        needs={"list": Sentence("the names of the tools that can be loaded, with a line about each")},
+        most=2_000,
+    ),
     "guidance_search_conversation": _guidance(
         "search_conversation",
         "when the question is about names, numbers or wordings of earlier messages that the summary does not give.",

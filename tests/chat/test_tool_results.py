@@ -265,24 +265,6 @@ def test_a_turn_goes_on_with_the_good_tools_of_a_server_and_names_the_broken_one
     assert note in planned["notes"]
 
 
-def test_of_more_tools_than_the_provider_takes_the_others_are_named(
-    application: Application, person: Person, served: Callable[..., ToolServer], model_of: Callable[[int], Model]
-) -> None:
-    row = served(Misbehaving([tool(f"tool{number:03}") for number in range(192)]))
-    named = f"{row.name}__tool190"
-    turns = Turns(application, person, place_of(person, f"{row.name}__*", named), model_of(64_000))
-    turn = turns.ask(calls((named, {})), ANSWER)
-    offered = [each["function"]["name"] for each in turns.bodies()[0]["tools"]]
-    assert len(offered) == 128 and named in offered and turns.results(1) == ["Done."]
-    report = turns.report(turn)
-    assert report["tools"] == offered
-    [note] = report["notes"]
-    missing = [f"{row.name}__tool{number:03}" for number in range(192) if f"{row.name}__tool{number:03}" not in offered]
-    assert "takes at most 128 tools, so 65 of" in note and all(name in note for name in missing)
-    planned = turns.plan()
-    assert planned["notes"] == [note] and planned["tools_tokens"] == report["tools_tokens"]
-
-
 def test_a_tool_that_the_provider_refuses_is_left_out_and_the_report_says_so(
     application: Application, person: Person, served: Callable[..., ToolServer], scripted_model_row: Model
 ) -> None:

@@ -13,7 +13,7 @@ from chat.conversations.importing.own_rows import ExportedRow
 from chat.conversations.importing.reading import MAX_TEXT
 from chat.models import Message, Summary
 from chat.prompts import wording
-from chat.prompts.report import FILE_KINDS, FILE_SECTIONS, CallReport, CoveredEntry, MessageEntry
+from chat.prompts.report import FILE_KINDS, FILE_SECTIONS, CallReport, CoveredEntry, MessageEntry, ToolsOnDemandEntry
 from core.sentences import Sentence
 from files.models import File
 from llm.models import Effort, Model
@@ -22,6 +22,7 @@ from personas.models import BudgetProfile
 MAX_CALLS = 200  # of one turn
 MAX_SOURCES = 20_000  # of one call
 MAX_NOTES = 50  # of one call
+MAX_TOOLS = 10_000  # of one call
 LOST = "lost"  # in place of the id of a file that did not come
 _KINDS = (*wording.KINDS, *wording.SECTIONS)
 
@@ -66,6 +67,7 @@ def _call(call: ExportedRow, rows: RowsHere, model: Model | None) -> CallReport:
         "margin": call.share("margin"),
         "tools_tokens": call.number("tools_tokens"),
         "tools": call.texts("tools", 500, 200),
+        "tools_on_demand": _tools_on_demand(call),
         "policy": call.choice("policy", BudgetProfile.Policy.values, BudgetProfile.Policy.RECENT),
         "layout": call.choice("layout", list(LAYOUTS), BudgetProfile.Layout.NEAR_END),
         "profile": call.text("profile", 100),
@@ -153,6 +155,19 @@ def _messages(call: ExportedRow, rows: RowsHere) -> Iterator[MessageEntry]:
         if "text" in each.values:
             entry["text"] = each.text("text", MAX_TEXT)
         yield entry
+
+
+def _tools_on_demand(call: ExportedRow) -> ToolsOnDemandEntry | None:
+    tools = call.one("tools_on_demand")
+    if tools is None:
+        return None
+    listed = tools.texts("listed", MAX_TOOLS, 200)
+    return {
+        "listed": listed,
+        "loaded": tools.texts("loaded", MAX_TOOLS, 200),
+        "unnamed": min(tools.number("unnamed"), len(listed)),
+        "saved": tools.number("saved"),
+    }
 
 
 def _summary(call: ExportedRow, rows: RowsHere) -> CoveredEntry | None:

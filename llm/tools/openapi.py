@@ -1,0 +1,692 @@
+"""Read OpenAPI documents (3.0 to 3.2), and turn their operations into tools.
+
+1. `read_document` parses JSON or YAML within bounds, and checks that it is an OpenAPI document. `read_whole` does both
+   this and the next step.
+2. `operations_of` describes each operation: its arguments, where each of them goes in a request, and what is wrong with
+   an operation that cannot be a tool. One bad operation does not affect the others.
+3. `_Schemas` copies the schemas that an operation refers to into the schema of its arguments, within bounds.
+   `llm.tools.mcp_schemas` then repairs the result like the schema of any tool.
+
+It knows no network. `llm.tools.openapi_calls` sends the requests.
+"""
+
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, TypedDict, cast
+from urllib.parse import unquote, urljoin
+
+import yaml
+
+from core.errors import ProductError
+from core.json_types import JsonObject
+from core.net.url_safety import is_http
+from core.sentences import Sentence
+from core.sound import replace_unstorable
+from core.text import clean
+from llm.tools.mcp_schemas import BadSchema, repaired
+
+MAX_DOCUMENT = 16_000_000  # bytes; the largest well-known documents have 12 MB
+MAX_YAML = 4_000_000  # bytes; YAML takes about ten times as long as JSON to read
+MAX_VALUES = 2_000_000  # values of a document, those behind YAML aliases counted at each place
+MAX_LEVELS = 200  # of nesting
+MAX_OPERATIONS = 3_000
+MAX_OFFERED = 300  # operations of one server that are tools
+MAX_ARGUMENTS = 100  # of one operation
+MAX_REFERENCES = 300  # schemas that one operation refers to
+MAX_SCHEMAS = 5_000  # schemas in the arguments of one operation, nested ones included
+MAX_FOLLOWED = 20  # references that lead to another one
+MAX_SUMMARY = 300  # characters
+
+METHODS = ("get", "head", "post", "put", "patch", "delete")
+SAFE_METHODS = ("get", "head")  # they change nothing, by RFC 9110
+# Headers that the document cannot set: OpenAPI ignores the first three, the others belong to the connection.
+FORBIDDEN_HEADERS = frozenset(
+    {
+        *(
+            "accept",
+            "content-type",
+            "authorization",
+            "accept-encoding",
+            "connection",
+            "content-length",
+            "cookie",
+            "host",
+        ),
+        *("proxy-authorization", "te", "trailer", "transfer-encoding", "upgrade"),
+    }
+)
+FORM = "application/x-www-form-urlencoded"
+MULTIPART = "multipart/form-data"
+Place = Literal["path", "query", "header"]
+Style = Literal["simple", "form", "spaceDelimited", "pipeDelimited", "deepObject", "json"]
+_STYLES: Mapping[Place, Sequence[Style]] = {
+    "path": ("simple",),
+    "query": ("form", "spaceDelimited", "pipeDelimited", "deepObject"),
+    "header": ("simple",),
+}
+_NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9_-]+")
+_JSON_TYPE = re.compile(r"application/(?:[a-z0-9.+-]{0,80}\+)?json")
+_VERSION = re.compile(r"3\.[012](?:\.|\Z)")
+_PATH_ARGUMENT = re.compile(r"\{([^{}/]{1,200})\}")
+# Keywords of OpenAPI that are none of JSON Schema, and examples, which take much room.
+_NO_KEYWORDS = frozenset({"xml", "discriminator", "externalDocs", "example", "examples"})
+# Keywords whose values have schemas in them.
+_BY_NAME = frozenset({"properties", "patternProperties", "dependentSchemas", "$defs", "definitions"})
+_IN_LISTS = frozenset({"allOf", "anyOf", "oneOf", "prefixItems"})
+_ONE = frozenset(
+    {
+        *("items", "additionalProperties", "not", "if", "then", "else", "contains", "propertyNames"),
+        *("unevaluatedItems", "unevaluatedProperties"),
+    }
+)
+
+
+class OperationArgument(TypedDict):
+    """One argument of a tool, and where it goes: the parameter `parameter` in `place`. `required` as in the schema."""
+
+    name: str
+    parameter: str
+    place: Place
+    style: Style
+    explode: bool
+    required: bool
+
+
+class OperationBody(TypedDict):
+    """The argument that is sent as the body of the request, in this media type."""
+
+    name: str
+    media_type: str
+    required: bool
+
+
+class StoredOperation(TypedDict):
+    """How to make a request of a tool call, as stored with the tool. `asks`: a person must allow each call."""
+
+    method: str
+    path: str
+    arguments: list[OperationArgument]
+    body: OperationBody | None
+    asks: bool
+
+
+class OperationLine(TypedDict):
+    """An operation in the list of those to choose from. `key`: method and path. `problem`: why it cannot be a tool."""
+
+    key: str
+    summary: str
+    safe: bool
+    problem: str
+
+
+@dataclass(frozen=True, slots=True)
+class Operation:
+    """An operation of a document. `problem`: why it is no tool, if it is none. `parameters`: the repaired schema."""
+
+    key: str
+    name: str
+    summary: str
+    description: str
+    method: str
+    path: str
+    arguments: Sequence[OperationArgument] = ()
+    body: OperationBody | None = None
+    parameters: JsonObject | None = None
+    problem: Sentence | None = None
+
+    @property
+    def safe(self) -> bool:
+        return self.method in SAFE_METHODS
+
+    def stored(self, *, asks: bool) -> StoredOperation:
+        """Return what a call needs. `asks`: a person must allow each call."""
+        return {
+            "method": self.method,
+            "path": self.path,
+            "arguments": list(self.arguments),
+            "body": self.body,
+            "asks": asks,
+        }
+
+    def line(self) -> OperationLine:
+        """Return the operation for the list of those to choose from."""
+        problem = self.problem.dump() if self.problem is not None else ""
+        return {"key": self.key, "summary": self.summary, "safe": self.safe, "problem": problem}
+
+
+@dataclass(frozen=True, slots=True)
+class ReadDocument:
+    """A document that has been read. `server`: the address of its first server, empty if it names none.
+
+    `address`: where it was fetched, empty if it was uploaded.
+    """
+
+    content: JsonObject
+    title: str
+    server: str
+    operations: Sequence[Operation]
+    address: str = ""
+
+
+class DocumentRefused(ProductError):
+    """Raised for a document that cannot be used. The sentence says what to do."""
+
+    def __init__(self, sentence: Sentence) -> None:
+        super().__init__("openapi_document_refused", sentence)
+
+
+class _BadOperation(ValueError):
+    def __init__(self, sentence: Sentence) -> None:
+        super().__init__(sentence.english)
+        self.sentence = sentence
+
+
+class _YamlLoader(yaml.CSafeLoader):
+    """Loads YAML as JSON has it: dates stay texts. Merge keys are refused, since their work grows exponentially."""
+
+    def flatten_mapping(self, node: yaml.MappingNode) -> None:
+        if any(key.tag == "tag:yaml.org,2002:merge" for key, _value in node.value):
+            raise DocumentRefused(
+                Sentence("The document uses merge keys (<<) of YAML. Convert it to JSON, and give that.")
+            )
+        super().flatten_mapping(node)
+
+
+_YamlLoader.yaml_implicit_resolvers = {
+    first: [(tag, pattern) for tag, pattern in resolvers if tag != "tag:yaml.org,2002:timestamp"]
+    for first, resolvers in yaml.CSafeLoader.yaml_implicit_resolvers.items()
+}
+
+
+def read_whole(content: bytes, address: str = "") -> ReadDocument:
+    """Return a document with its operations. Raises `DocumentRefused`."""
+    document = read_document(content)
+    operations = operations_of(document)
+    return ReadDocument(document, title_of(document), server_address(document, address), operations, address)
+
+
+def read_document(content: bytes) -> JsonObject:
+    """Return the document. Raises `DocumentRefused`.
+
+    Takes up to about ten seconds for the largest YAML, and one second for the largest JSON.
+    """
+    if len(content) > MAX_DOCUMENT:
+        raise DocumentRefused(
+            Sentence(
+                "The document is larger than {most} MB. Split it, and add each part as a tool server of its own.",
+                most=MAX_DOCUMENT // 1_000_000,
+            )
+        )
+    document = _plain(_parsed(content))
+    if not isinstance(document, dict):
+        raise DocumentRefused(
+            Sentence("This is not an OpenAPI document: it is no object. Give the JSON or YAML that describes the API.")
+        )
+    version = document.get("openapi")
+    if not isinstance(version, str) and "swagger" in document:
+        raise DocumentRefused(
+            Sentence(
+                "This is a Swagger document (version {version}). Convert it to OpenAPI 3, and give that.",
+                version=str(document["swagger"])[:20],
+            )
+        )
+    if not isinstance(version, str) or not _VERSION.match(version):
+        raise DocumentRefused(
+            Sentence(
+                "This is not an OpenAPI document of version 3: its “openapi” is {version}. Give the JSON or YAML that "
+                "describes the API, not a page about it.",
+                version=str(version)[:20] if version is not None else "-",
+            )
+        )
+    if not isinstance(document.get("paths"), dict) or not document["paths"]:
+        raise DocumentRefused(
+            Sentence("The document describes no operations: it has no “paths”. Give one that describes requests.")
+        )
+    return cast("JsonObject", replace_unstorable(document))
+
+
+def _parsed(content: bytes) -> Any:
+    try:
+        text = content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise DocumentRefused(Sentence("The document is not text in UTF-8. Save it as UTF-8.")) from error
+    try:
+        return json.loads(text)
+    except RecursionError as error:
+        raise _too_deep() from error
+    except ValueError:
+        pass  # it may be YAML
+    if text.lstrip()[:1] == "<":
+        raise DocumentRefused(
+            Sentence("This is a web page or XML. Give the address of the JSON or YAML itself, often /openapi.json.")
+        )
+    if len(content) > MAX_YAML:
+        raise DocumentRefused(
+            Sentence(
+                "The document is no valid JSON, and larger than the {most} MB that YAML may have. Convert it to JSON.",
+                most=MAX_YAML // 1_000_000,
+            )
+        )
+    try:
+        return yaml.load(text, Loader=_YamlLoader)  # noqa: S506 - a subclass of the safe loader
+    except RecursionError as error:
+        raise _too_deep() from error
+    except (yaml.YAMLError, ValueError) as error:
+        mark = getattr(error, "problem_mark", None)
+        raise DocumentRefused(
+            Sentence(
+                "The document is neither valid JSON nor valid YAML (line {line}). Correct it and try again.",
+                line=mark.line + 1 if mark is not None else 1,
+            )
+        ) from error
+
+
+def _too_deep() -> DocumentRefused:
+    return DocumentRefused(
+        Sentence("The document is nested deeper than {most} levels. Give a simpler one.", most=MAX_LEVELS)
+    )
+
+
+def _plain(document: Any) -> Any:
+    """Return the document with text as names. Raises `DocumentRefused` for one that is too deep or too large.
+
+    Values behind YAML aliases are copied, so a small document with many of them is too large.
+    """
+    count = 0
+
+    def copy(value: Any, level: int) -> Any:
+        nonlocal count
+        count += 1
+        if count > MAX_VALUES:
+            raise DocumentRefused(
+                Sentence("The document has more than {most} values. Split it into several.", most=MAX_VALUES)
+            )
+        if level > MAX_LEVELS:
+            raise _too_deep()
+        if isinstance(value, dict):
+            return {str(name): copy(each, level + 1) for name, each in value.items()}
+        if isinstance(value, list):
+            return [copy(each, level + 1) for each in value]
+        return value if isinstance(value, str | int | float | bool) or value is None else str(value)
+
+    return copy(document, 0)
+
+
+def title_of(document: Mapping[str, Any]) -> str:
+    """Return the title and the version of the API."""
+    about = document.get("info")
+    info = about if isinstance(about, Mapping) else {}
+    return " ".join(clean(str(info[name]))[:150] for name in ("title", "version") if info.get(name))
+
+
+def server_address(document: Mapping[str, Any], address: str = "") -> str:
+    """Return the address of the API's first server, empty if the document names none.
+
+    `address`: where the document was fetched, to which a relative address refers.
+    """
+    servers = document.get("servers")
+    first = servers[0] if isinstance(servers, list) and servers else {"url": "/"}
+    url = first.get("url") if isinstance(first, Mapping) else None
+    if not isinstance(url, str):
+        return ""
+    variables = first.get("variables")
+    for name, variable in variables.items() if isinstance(variables, Mapping) else ():
+        default = variable.get("default") if isinstance(variable, Mapping) else None
+        url = url.replace(f"{{{name}}}", str(default) if default is not None else "")
+    try:
+        whole = urljoin(address, url) if address else url
+    except ValueError:
+        return ""
+    return whole.rstrip("/") if is_http(whole) else ""
+
+
+def operations_of(document: Mapping[str, Any]) -> list[Operation]:
+    """Return the operations of a document in their order, at most `MAX_OPERATIONS`. Raises `DocumentRefused`."""
+    operations: list[Operation] = []
+    names: set[str] = set()
+    for path, item in document["paths"].items():
+        if not path.startswith("/"):
+            continue
+        for method, operation in _methods(document, item):
+            if len(operations) == MAX_OPERATIONS:
+                raise DocumentRefused(
+                    Sentence(
+                        "The document has more than {most} operations. Split it, and add each part by itself.",
+                        most=MAX_OPERATIONS,
+                    )
+                )
+            operations.append(_operation(document, path, item, method, operation, names))
+    if not operations:
+        raise DocumentRefused(Sentence("The document describes no operations. Give one that describes requests."))
+    return operations
+
+
+def _methods(document: Mapping[str, Any], item: Any) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    try:
+        resolved = _followed(document, item)
+    except _BadOperation as error:
+        raise DocumentRefused(error.sentence) from error
+    for method in METHODS:
+        operation = resolved.get(method) if isinstance(resolved, Mapping) else None
+        if isinstance(operation, Mapping):
+            yield method, operation
+
+
+def _operation(
+    document: Mapping[str, Any], path: str, item: Any, method: str, operation: Mapping[str, Any], names: set[str]
+) -> Operation:
+    key = f"{method.upper()} {path}"
+    texts = list(dict.fromkeys(filter(None, (_text(operation, name) for name in ("summary", "description")))))
+    about = Operation(
+        key=clean(key)[:500],
+        name=_unique(_text(operation, "operationId") or f"{method}_{path.strip('/') or 'root'}", names),
+        summary=" ".join("".join(texts[:1]).split())[:MAX_SUMMARY],
+        description="\n\n".join(texts) or key,
+        method=method,
+        path=path,
+    )
+    try:
+        return _with_arguments(about, document, _followed(document, item), operation)
+    except (BadSchema, _BadOperation) as error:
+        return _with_problem(about, error.sentence)
+    except RecursionError:
+        return _with_problem(about, Sentence("Its schemas are nested too deeply."))
+
+
+def _with_problem(about: Operation, problem: Sentence) -> Operation:
+    return Operation(about.key, about.name, about.summary, about.description, about.method, about.path, problem=problem)
+
+
+def _unique(name: str, names: set[str]) -> str:
+    """Return a name that models can call, and that no other operation has. It is added to `names`."""
+    plain = _NOT_IN_NAMES.sub("_", clean(name)).strip("_")[:100] or "operation"
+    unique, number = plain, 1
+    while unique in names:
+        number += 1
+        unique = f"{plain}_{number}"
+    names.add(unique)
+    return unique
+
+
+def _with_arguments(
+    about: Operation, document: Mapping[str, Any], item: Mapping[str, Any], operation: Mapping[str, Any]
+) -> Operation:
+    """Return the operation with its arguments. Raises `_BadOperation` and `BadSchema`."""
+    for described in (operation, item):
+        if described.get("servers") and server_address(described) != server_address(document):
+            raise _BadOperation(
+                Sentence("It has a server of its own. Only operations of the document's server are tools.")
+            )
+    schemas = _Schemas(document)
+    properties: JsonObject = {}
+    required: list[str] = []
+    arguments: list[OperationArgument] = []
+    for parameter in _parameters(document, item, operation):
+        argument = _argument(parameter, properties)
+        if argument is None:
+            continue
+        arguments.append(argument)
+        properties[argument["name"]] = _described(
+            schemas.copied(_schema_of(parameter)), _text(parameter, "description")
+        )
+        required += [argument["name"]] if argument["required"] else []
+        if len(arguments) > MAX_ARGUMENTS:
+            raise _BadOperation(Sentence("It has more than {most} parameters.", most=MAX_ARGUMENTS))
+    in_path = {each["parameter"] for each in arguments if each["place"] == "path"}
+    if missing := [name for name in _PATH_ARGUMENT.findall(about.path) if name not in in_path]:
+        raise _BadOperation(Sentence("Its path has {name}, which is no parameter.", name=f"{{{missing[0][:50]}}}"))
+    body, body_schema = _body(document, operation, properties)
+    if body is not None:
+        properties[body["name"]] = schemas.copied(body_schema)
+        required += [body["name"]] if body["required"] else []
+    whole: JsonObject = {"type": "object", "properties": properties, "required": required}
+    if schemas.definitions:
+        whole["$defs"] = schemas.definitions
+    return Operation(
+        about.key,
+        about.name,
+        about.summary,
+        about.description,
+        about.method,
+        about.path,
+        tuple(arguments),
+        body,
+        repaired(whole),
+    )
+
+
+def _parameters(
+    document: Mapping[str, Any], item: Mapping[str, Any], operation: Mapping[str, Any]
+) -> list[Mapping[str, Any]]:
+    """Return the parameters of an operation. Its own replace those of its path with the same name and place."""
+    parameters: dict[tuple[str, str], Mapping[str, Any]] = {}
+    for listed in (item.get("parameters"), operation.get("parameters")):
+        for each in listed if isinstance(listed, list) else ():
+            parameter = _followed(document, each)
+            if not isinstance(parameter, Mapping):
+                raise _BadOperation(Sentence("One of its parameters is not described."))
+            parameters[(str(parameter.get("name")), str(parameter.get("in")))] = parameter
+    return list(parameters.values())
+
+
+def _argument(parameter: Mapping[str, Any], others: Mapping[str, Any]) -> OperationArgument | None:
+    """Return the argument for a parameter. None if it is left out: optional, and of a kind that is not sent."""
+    name = parameter.get("name")
+    where = parameter.get("in")
+    required = parameter.get("required") is True or where == "path"
+    if not isinstance(name, str) or not name:
+        raise _BadOperation(Sentence("One of its parameters has no name."))
+    if where == "header" and name.lower() in FORBIDDEN_HEADERS:
+        return None
+    if not isinstance(where, str) or where not in _STYLES:
+        if required:
+            raise _BadOperation(
+                Sentence("It needs the parameter {name} in a place that is not supported.", name=name[:100])
+            )
+        return None
+    place = cast("Place", where)
+    styles = _STYLES[place]
+    style = parameter.get("style", styles[0])
+    if isinstance(parameter.get("content"), Mapping):
+        style = "json"
+    elif style not in styles:
+        raise _BadOperation(
+            Sentence(
+                "Its parameter {name} has a style that is not supported: {style}.",
+                name=name[:100],
+                style=str(style)[:50],
+            )
+        )
+    explode = parameter.get("explode")
+    return {
+        "name": _argument_name(name, place, others),
+        "parameter": name,
+        "place": place,
+        "style": style,
+        "explode": explode if isinstance(explode, bool) else style in ("form", "deepObject"),
+        "required": required,
+    }
+
+
+def _argument_name(name: str, place: str, others: Mapping[str, Any]) -> str:
+    """Return a name for an argument that every provider accepts."""
+    plain = _NOT_IN_NAMES.sub("_", clean(name)).strip("_")[:50] or place
+    candidates = [plain, f"{plain}_{place}", *(f"{plain}_{number}" for number in range(2, MAX_ARGUMENTS + 2))]
+    return next(each for each in candidates if each not in others)
+
+
+def _schema_of(parameter: Mapping[str, Any]) -> Any:
+    content = parameter.get("content")
+    if isinstance(content, Mapping) and content:
+        media = next(iter(content.values()))
+        return media.get("schema", {}) if isinstance(media, Mapping) else {}
+    return parameter.get("schema", {})
+
+
+def _body(
+    document: Mapping[str, Any], operation: Mapping[str, Any], others: Mapping[str, Any]
+) -> tuple[OperationBody | None, Any]:
+    """Return the argument for the body, and its schema; None for an operation without a body."""
+    body = _followed(document, operation.get("requestBody"))
+    content = body.get("content") if isinstance(body, Mapping) else None
+    if not isinstance(content, Mapping) or not content:
+        return None, {}
+    required = body.get("required") is True
+    media_type = _media_type(content)
+    if media_type is None:
+        if required:
+            kinds = ", ".join(str(each) for each in content)[:200]
+            raise _BadOperation(Sentence("It takes a body of a kind that a model cannot write: {kinds}.", kinds=kinds))
+        return None, {}
+    media = content[media_type]
+    schema = media.get("schema", {}) if isinstance(media, Mapping) else {}
+    name = _argument_name("body", "request", others)
+    return {"name": name, "media_type": media_type, "required": required}, schema
+
+
+def _media_type(content: Mapping[str, Any]) -> str | None:
+    """Return the media type in which a model can write the body best."""
+    for fits in (_is_json, _is_form, _is_text):
+        for media_type in content:
+            if fits(media_type.partition(";")[0].strip().lower()):
+                return str(media_type)
+    return None
+
+
+def _is_json(media_type: str) -> bool:
+    return _JSON_TYPE.fullmatch(media_type) is not None or media_type == "*/*"
+
+
+def _is_form(media_type: str) -> bool:
+    return media_type in (FORM, MULTIPART)
+
+
+def _is_text(media_type: str) -> bool:
+    return media_type.startswith("text/") or media_type.endswith(("/xml", "+xml", "/yaml"))
+
+
+def is_json_type(media_type: str) -> bool:
+    """Return whether a body of this media type is JSON."""
+    return _is_json(media_type.partition(";")[0].strip().lower())
+
+
+def _described(schema: Any, description: str) -> Any:
+    """Return a schema with the description of its parameter, unless it has one of its own."""
+    if not description or not isinstance(schema, dict) or schema.get("description"):
+        return schema
+    return {**schema, "description": description}
+
+
+class _Schemas:
+    """Copies the schemas of one operation. `definitions`: those that it refers to, by a name for each."""
+
+    def __init__(self, document: Mapping[str, Any]) -> None:
+        self._document = document
+        self._names: dict[str, str] = {}
+        self._pending: list[str] = []
+        self._copied = 0
+        self.definitions: JsonObject = {}
+
+    def copied(self, schema: Any) -> Any:
+        """Return the schema as JSON Schema, with references into `definitions`. Raises `_BadOperation`."""
+        result = self._schema(schema)
+        while self._pending:
+            reference = self._pending.pop()
+            self.definitions[self._names[reference]] = self._schema(_target(self._document, reference))
+        return result
+
+    def _schema(self, schema: Any) -> Any:
+        """Return a copy of one schema. What OpenAPI 3.0 writes otherwise than JSON Schema is translated."""
+        self._copied += 1
+        if self._copied > MAX_SCHEMAS:
+            raise _BadOperation(Sentence("Its arguments have more than {most} schemas.", most=MAX_SCHEMAS))
+        if not isinstance(schema, Mapping):
+            return schema if isinstance(schema, bool) else {}
+        reference = schema.get("$ref")
+        if isinstance(reference, str):
+            description = _text(schema, "description")
+            return {"$ref": self._reference(reference), **({"description": description} if description else {})}
+        return _as_json_schema({name: self._keyword(name, value) for name, value in schema.items() if _is_kept(name)})
+
+    def _keyword(self, name: str, value: Any) -> Any:
+        if name in _BY_NAME and isinstance(value, Mapping):
+            return {each: self._schema(schema) for each, schema in value.items() if not _is_read_only(schema)}
+        if name in _IN_LISTS and isinstance(value, list):
+            return [self._schema(each) for each in value]
+        return self._schema(value) if name in _ONE and isinstance(value, Mapping) else value
+
+    def _reference(self, reference: str) -> str:
+        """Return the reference to the copy of a schema, which is made if it is new."""
+        _require_local(reference)
+        if reference not in self._names:
+            if len(self._names) == MAX_REFERENCES:
+                raise _BadOperation(Sentence("It refers to more than {most} schemas.", most=MAX_REFERENCES))
+            self._names[reference] = _unique(reference.rpartition("/")[2] or "root", set(self._names.values()))
+            self._pending.append(reference)
+        return f"#/$defs/{self._names[reference]}"
+
+
+def _is_kept(keyword: str) -> bool:
+    return keyword not in _NO_KEYWORDS and not keyword.startswith("x-")
+
+
+def _as_json_schema(schema: JsonObject) -> JsonObject:
+    """Change a schema of OpenAPI, whose inner schemas are copies already, into JSON Schema. Return it."""
+    required = schema.get("required")
+    properties = schema.get("properties")
+    if isinstance(required, list) and isinstance(properties, dict):
+        schema["required"] = [each for each in required if isinstance(each, str) and each in properties]
+    if schema.pop("nullable", None) is True and isinstance(schema.get("type"), str):
+        schema["type"] = [schema["type"], "null"]
+    for limit, exclusive in (("minimum", "exclusiveMinimum"), ("maximum", "exclusiveMaximum")):
+        if isinstance(schema.get(exclusive), bool) and schema.pop(exclusive) and limit in schema:
+            schema[exclusive] = schema.pop(limit)
+    return schema
+
+
+def _is_read_only(schema: Any) -> bool:
+    """Return whether only answers have this property."""
+    return isinstance(schema, Mapping) and schema.get("readOnly") is True
+
+
+def _require_local(reference: str) -> None:
+    """Raise `_BadOperation` for a reference outside the document."""
+    if not reference.startswith("#"):
+        raise _BadOperation(
+            Sentence(
+                "It refers to another document ({reference}). Give a document that has everything in one file.",
+                reference=clean(reference)[:100],
+            )
+        )
+
+
+def _followed(document: Mapping[str, Any], value: Any) -> Any:
+    """Return the target of a value that may be a reference. Raises `_BadOperation` for one outside the document."""
+    for _ in range(MAX_FOLLOWED):
+        reference = value.get("$ref") if isinstance(value, Mapping) else None
+        if not isinstance(reference, str):
+            return value
+        _require_local(reference)
+        value = _target(document, reference)
+    raise _BadOperation(Sentence("Its references lead in a circle."))
+
+
+def _target(document: Mapping[str, Any], reference: str) -> Any:
+    """Return the target of a reference within the document, None if it is missing."""
+    place: Any = document
+    for step in filter(None, reference[1:].split("/")):
+        name = unquote(step).replace("~1", "/").replace("~0", "~")
+        if isinstance(place, Mapping) and name in place:
+            place = place[name]
+        elif isinstance(place, list) and name.isascii() and name.isdigit() and int(name) < len(place):
+            place = place[int(name)]
+        else:
+            return None
+    return place
+
+
+def _text(value: Mapping[str, Any], name: str) -> str:
+    text = value.get(name)
+    return clean(text).strip() if isinstance(text, str) else ""
