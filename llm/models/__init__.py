@@ -10,6 +10,7 @@ from llm.models.provider import (
     validate_base_url,
     validate_command,
 )
+from llm.models.tool_sign_in import ToolClient, ToolGrant, ToolSignIn
 from llm.models.web_access import WebAccess
 
 __all__ = [
@@ -18,7 +19,10 @@ __all__ = [
     "FavouriteModel",
     "Model",
     "Provider",
+    "ToolClient",
+    "ToolGrant",
     "ToolServer",
+    "ToolSignIn",
     "WebAccess",
     "WebSearch",
     "price",
