@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from uuid import UUID
 
 from core.sentences import Sentence
+from llm.oauth.bearer import PersonBearer
 
 
 class ServerFailed(Exception):
@@ -28,8 +29,8 @@ class ToolServerConfig:
     `sse`: the address speaks the protocol's older transport, HTTP with SSE, instead of streamable HTTP.
 
     The command is split as a shell would split it, but no shell runs. `secrets` are HTTP headers or environment
-    variables. `approval_required`: a person must allow each call; the caller enforces it. `reaches_out`: its tools send
-    their arguments out of the workspace.
+    variables. `bearer`: the sign-in of the person whose tokens go along instead. `approval_required`: a person must
+    allow each call; the caller enforces it. `reaches_out`: its tools send their arguments out of the workspace.
     """
 
     name: str
@@ -40,6 +41,7 @@ class ToolServerConfig:
     timeout: float = 60.0  # seconds for a call
     approval_required: bool = False
     reaches_out: bool = True
+    bearer: PersonBearer | None = None
 
 
 @dataclass(frozen=True, slots=True)
