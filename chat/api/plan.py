@@ -219,6 +219,11 @@ class ReportSerializer(CallSerializer):
     tools_asking = serializers.ListField(
         child=serializers.CharField(), required=False, help_text="The tools whose calls the person may have to allow."
     )
+    sign_ins = serializers.ListField(
+        child=serializers.CharField(),
+        required=False,
+        help_text="Tool servers that were left out until the person signs in to them: `connected-tools/`.",
+    )
     policy = serializers.CharField()
     layout = serializers.CharField()
     profile = serializers.CharField()

@@ -72,11 +72,12 @@ class CallReport(ReportEntry):
     """One model call as it is stored: the engine's report and the facts of the call. All numbers are tokens.
 
     `effort` is the effort of reasoning that was sent; `reserved_reasoning` is the part of `reserved_output` for it.
-    `tools_asking` are the tools whose calls a user may have to allow. `numbers` are the citation numbers of the
-    documents. `refused` is the note about a longer prompt that the provider refused before. `notes` are sentences about
-    parts and parameters that were not sent. `unread` is the number of tokens that the server, by its count, did not
-    read. `notice` is the sentence about these tokens, or about an oddly low count. `usage` holds the provider's counts,
-    the fields of `llm.types.model_call.Usage`; it is empty until the provider reports them. `provider_count` is the
+    `tools_asking` are the tools whose calls a user may have to allow. `sign_ins` are the names of tool servers that
+    were left out because the user was not signed in to them. `numbers` are the citation numbers of the documents.
+    `refused` is the note about a longer prompt that the provider refused before. `notes` are sentences about parts and
+    parameters that were not sent. `unread` is the number of tokens that the server, by its count, did not read.
+    `notice` is the sentence about these tokens, or about an oddly low count. `usage` holds the provider's counts, the
+    fields of `llm.types.model_call.Usage`; it is empty until the provider reports them. `provider_count` is the
     provider's count of the prompt and its tools before they were sent. `window_source` is `TurnContext.window_source`,
     `window_evidence` the stored `llm.learning.Evidence` of a learnt window.
 
@@ -97,6 +98,7 @@ class CallReport(ReportEntry):
     tools_tokens: int
     tools: NotRequired[list[str]]
     tools_asking: NotRequired[list[str]]
+    sign_ins: NotRequired[list[str]]
     policy: str
     layout: str
     profile: str
@@ -188,6 +190,7 @@ def stored(
         "tools_tokens": context.room.tools_tokens,
         "tools": [tool.name for tool in context.toolbox.definitions],
         "tools_asking": sorted(context.toolbox.approval),
+        "sign_ins": [*context.toolbox.sign_ins],
         "policy": context.profile.policy,
         "layout": context.profile.layout,
         "profile": context.profile.name,
