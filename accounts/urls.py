@@ -1,6 +1,7 @@
 from django.urls import path
 
 from accounts import views
+from accounts.connected_tools import views as tool_views
 from accounts.groups import views as group_views
 from accounts.mailing import views as mail_views
 from accounts.second_factors import views as factor_views
@@ -26,6 +27,10 @@ urlpatterns = [
     path("tokens/", views.tokens, name="tokens"),
     path("tokens/revoke/", views.revoke_all, name="revoke_all"),
     path("tokens/<uuid:pk>/revoke/", views.revoke, name="revoke"),
+    path("tools/", tool_views.page, name="tools"),
+    path("tools/return/", tool_views.returned, name="tools-return"),
+    path("tools/<uuid:pk>/sign-in/", tool_views.sign_in, name="tools-sign-in"),
+    path("tools/<uuid:pk>/disconnect/", tool_views.disconnect, name="tools-disconnect"),
     path("webhooks/", webhook_views.page, name="webhooks"),
     path("webhooks/<uuid:pk>/switch/", webhook_views.toggle, name="webhook_switch"),
     path("webhooks/<uuid:pk>/test/", webhook_views.test, name="webhook_test"),

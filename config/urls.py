@@ -9,6 +9,8 @@ from rest_framework.routers import DefaultRouter
 from accounts import api as accounts_api
 from accounts.access.page_throttle import limited, limited_sign_in
 from accounts.auditing.api import AuditView
+from accounts.connected_tools import views as tool_views
+from accounts.connected_tools.api import ConnectedToolViewSet
 from accounts.groups.api import GroupViewSet
 from accounts.limits.api import LimitViewSet
 from accounts.mailing import views as mail_views
@@ -59,6 +61,7 @@ router.register("summaries", summary_api.SummaryViewSet)
 router.register("groups", GroupViewSet)
 router.register("tokens", accounts_api.TokenViewSet)
 router.register("limits", LimitViewSet)
+router.register("connected-tools", ConnectedToolViewSet, "connected-tool")
 router.register("webhooks/deliveries", webhook_api.WebhookDeliveryViewSet)
 router.register("webhooks", webhook_api.WebhookViewSet)
 router.register("tasks", task_api.TaskViewSet)
@@ -106,6 +109,7 @@ urlpatterns = [
         name="login-openid-done",
     ),
     path("login/openid/<uuid:pk>/sign-out/", limited("openid", openid_views.sign_out), name="openid-sign-out"),
+    path("oauth/client.json", tool_views.client, name="oauth-client"),
     path("welcome/<uuid:pk>/", limited_sign_in("welcome", welcome), name="welcome"),
     path("logo/<slug:name>.png", logo, name="logo"),
     path("logout/", auth.LogoutView.as_view(), name="logout"),

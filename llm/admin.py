@@ -13,10 +13,12 @@ from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.template.loader import render_to_string
 from django.template.response import TemplateResponse
 from django.urls import reverse
+from django.utils.dateparse import parse_datetime
 from django.utils.decorators import method_decorator
 from django.utils.formats import date_format
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
+from django.utils.timezone import localtime
 from django.utils.translation import gettext, gettext_lazy
 from django.utils.translation import gettext as _
 from django.views.decorators.debug import sensitive_post_parameters
@@ -26,12 +28,16 @@ from core import i18n
 from core.admin import Confirmation, OneActiveAdmin, RowAdmin, acting_user, button, confirmation_button, display
 from core.crypto import secret_state
 from core.errors import ModelError, ProductError
+from core.net.site import site_origin
 from core.sentences import Sentence
 from llm import learning, model_facts, services
 from llm.forms import MARKS, OPERATIONS, PRICES, ModelForm, ProviderForm, ToolServerForm, WebSearchForm
 from llm.known_models import SOURCE
 from llm.model_facts import in_words, retires_soon
-from llm.models import UNKNOWN_WINDOW, Model, OpenApiDocument, Provider, ToolServer, WebAccess, WebSearch
+from llm.models import UNKNOWN_WINDOW, Model, OpenApiDocument, Provider, ToolGrant, ToolServer, WebAccess, WebSearch
+from llm.oauth import grants
+from llm.oauth.grants import NO_GRANTS
+from llm.oauth.values import StoredDiscovery
 from llm.tokens import CATCH_ALL
 from llm.tools import services as tools
 from llm.truncation import ReportedCounts, Script
@@ -591,18 +597,41 @@ class WebAccessAdmin(RowAdmin):
         tools.store_web_access(user=acting_user(request), web_access=obj)
 
 
+def _sign_in_rows(discovery: StoredDiscovery) -> list[tuple[str, str]]:
+    """Return what a discovery has found, with its names."""
+    registration = discovery["registration_endpoint"]
+    if not registration:
+        registration = _("by the address of a document") if discovery["documents"] else _("by hand: enter a client ID")
+    moment = parse_datetime(discovery["at"])
+    return [
+        (_("Issuer"), discovery["issuer"]),
+        (_("People sign in at"), discovery["authorization_endpoint"]),
+        (_("Tokens come from"), discovery["token_endpoint"]),
+        (_("Clients register"), registration),
+        (_("Tokens are ended at"), discovery["revocation_endpoint"] or _("nowhere")),
+        (_("Resource"), discovery["resource"] or "–"),
+        (_("Permissions"), discovery["scope"] or "–"),
+        (_("Read from"), ", ".join(discovery["sources"])),
+        (_("When"), date_format(localtime(moment), "DATETIME_FORMAT") if moment is not None else discovery["at"]),
+    ]
+
+
 @admin.register(ToolServer)
 class ToolServerAdmin(KeyedAdmin):
     kind = "tool_server"
     form = ToolServerForm
-    list_display = ("name", "kind", "address", "key_state", *MARKS, "enabled")
-    list_filter = ("kind", *MARKS, "enabled")
+    list_display = ("name", "kind", "address", "access", "key_state", *MARKS, "enabled")
+    list_filter = ("kind", "access", *MARKS, "enabled")
     search_fields = ("name", "base_url", "command")
-    actions_detail = ("list_tools",)
-    general = ("name", "kind", "base_url", "command", "secret_name", *MARKS, "own_network", "enabled")
-    readonly_fields = ("key_state", "document_of_it", "listed")
+    actions_detail = ("list_tools", "find_sign_in")
+    general = (
+        *("name", "kind", "base_url", "command", "access", "secret_name", "client_id", "issuer", "scope"),
+        *(*MARKS, "own_network", "enabled"),
+    )
+    readonly_fields = ("key_state", "document_of_it", "listed", "sign_in_found")
 
     def get_fieldsets(self, request: HttpRequest, obj: Any = None) -> Any:
+        """Return the fields, and what is known of the document, the tools and the sign-in of a stored server."""
         fieldsets = super().get_fieldsets(request, obj)
         document = OpenApiDocument.objects.filter(server=obj).exists() if obj else False
         shown = ("document_of_it",) if document else ()
@@ -612,7 +641,11 @@ class ToolServerAdmin(KeyedAdmin):
             fieldsets = (*fieldsets, (_("OpenAPI document"), {"fields": fields}))
         elif document:
             fieldsets = (*fieldsets, (_("OpenAPI document"), {"fields": shown}))
-        return (*fieldsets, *([(_("Tools"), {"fields": ("listed",)})] if obj else []))
+        if obj:
+            fieldsets = (*fieldsets, (_("Tools"), {"fields": ("listed",)}))
+        if obj and obj.access == ToolServer.Access.PERSON:
+            fieldsets = (*fieldsets, (_("Sign-in"), {"fields": ("sign_in_found",)}))
+        return fieldsets
 
     def has_add_permission(self, request: HttpRequest) -> bool:
         return acting_user(request).is_superuser
@@ -648,8 +681,40 @@ class ToolServerAdmin(KeyedAdmin):
 
     @display(description="As listed last")
     def listed(self, tool_server: ToolServer) -> str:
-        listing = tools.last_listing(tool_server)
-        return render_to_string("admin/llm/tool_server/listed.html", {"listing": listing})
+        listing = tools.last_listing(tool_server, NO_GRANTS)
+        return render_to_string("admin/llm/tool_server/listed.html", {"listing": listing, "row": tool_server})
+
+    @display(description="As found last")
+    def sign_in_found(self, tool_server: ToolServer) -> str:
+        """Return what the newest discovery has found, and where."""
+        context = {
+            "sign_in": tool_server.sign_in,
+            "rows": _sign_in_rows(tool_server.sign_in) if tool_server.sign_in else (),
+            "people": ToolGrant.objects.filter(tool_server=tool_server, ended="").count(),
+        }
+        return render_to_string("admin/llm/tool_server/sign_in.html", context)
+
+    @confirmation_button(
+        "Find its sign-in",
+        icon="passkey",
+        ask="Ask this server where people sign in?",
+        explain="Glasshouse reads what the server and its sign-in server publish. Nobody is signed in, and nothing is "
+        "registered.",
+    )
+    def find_sign_in(self, request: HttpRequest, form: Confirmation, object_id: str) -> HttpResponse:
+        tool_server = self.row(request, object_id)
+        try:
+            discovery = grants.discover(tool_server=tool_server)
+        except ProductError as error:
+            return self.back(request, tool_server, error.sentence.about(tool_server), messages.ERROR)
+        sentence = Sentence(
+            "People sign in to {tool_server} at {issuer}. For a client that you make there by hand, the redirect "
+            "address is {address}.",
+            tool_server=tool_server,
+            issuer=discovery.issuer,
+            address=f"{site_origin(request)}{reverse('settings:tools-return')}",
+        )
+        return self.back(request, tool_server, sentence)
 
     @confirmation_button(
         "List its tools",
@@ -660,7 +725,7 @@ class ToolServerAdmin(KeyedAdmin):
     def list_tools(self, request: HttpRequest, form: Confirmation, object_id: str) -> HttpResponse:
         tool_server = self.row(request, object_id)
         try:
-            listing = tools.try_tool_server(tool_server=tool_server)
+            listing = tools.try_tool_server(user=acting_user(request), tool_server=tool_server)
         except ProductError as error:
             return self.back(request, tool_server, error.sentence.about(tool_server), messages.ERROR)
         names = [tool.definition.name for tool in listing.tools]

@@ -105,6 +105,7 @@ class WebSearchForm(ProviderForm):
 
 
 MARKS = ("approval_required", "reaches_out")
+_SIGN_IN = ("access", "client_id", "issuer")  # to whom and as whom the secret is sent
 
 
 OPERATIONS = ("operations", "unasked")
@@ -132,12 +133,14 @@ class ToolServerForm(ProviderForm):
     class Meta:
         model = ToolServer
         fields: ClassVar = [
-            *("name", "kind", "base_url", "command", "secret_name", *MARKS, "own_network", "enabled"),
+            *("name", "kind", "base_url", "command", "access", "secret_name", "client_id", "issuer", "scope"),
+            *(*MARKS, "own_network", "enabled"),
             *OPERATIONS,
         ]
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
+        self._sign_in_before = [getattr(self.instance, name) for name in _SIGN_IN]
         for name, label in (("new_api_key", _("Secret")), ("clear_api_key", _("Remove the stored secret"))):
             if name in self.fields:
                 self.fields[name].label = label
@@ -171,6 +174,8 @@ class ToolServerForm(ProviderForm):
                 self._read_document(cleaned)
             except ProductError as error:
                 self.add_error("document_file", str(error.sentence))
+        if not self.errors:
+            self._check_sign_in(cleaned)
         return cleaned
 
     def _read_document(self, cleaned: dict[str, Any]) -> None:
@@ -194,6 +199,28 @@ class ToolServerForm(ProviderForm):
         for name in OPERATIONS:
             if name in cleaned:
                 cleaned[name] = [key for key in cleaned[name] if key in keys]
+
+    def _check_sign_in(self, cleaned: dict[str, Any]) -> None:
+        """Add an error if the secret, the client ID and the issuer do not belong together."""
+        if cleaned.get("access") == ToolServer.Access.PERSON:
+            if cleaned.get("kind") == ToolServer.Kind.OPENAPI:
+                sentence = gettext("People cannot sign in to an API with a document. Use a secret of the workspace.")
+                self.add_error("access", sentence)
+            has_secret = self.api_key or (self.api_key is None and self._had_key)
+            if cleaned.get("client_id") and not cleaned.get("issuer"):
+                # The secret of the client must reach nobody but the server that the administrator means.
+                self.add_error("issuer", gettext("Enter the issuer to which the client ID belongs."))
+            if has_secret and not cleaned.get("client_id"):
+                sentence = gettext(
+                    "With a sign-in of each person, a secret belongs to a client ID. Enter both or none."
+                )
+                self.add_error("client_id", sentence)
+        changed = [cleaned.get(name) for name in _SIGN_IN] != self._sign_in_before
+        if self._had_key and self.api_key is None and changed and not self.errors:
+            sentence = gettext(
+                "The stored secret is for the sign-in before. Enter the secret for this one, or remove the stored one."
+            )
+            self.add_error("new_api_key", sentence)
 
 
 class ModelForm(forms.ModelForm[Model]):

@@ -201,7 +201,7 @@ class PersonaAdmin(RowAdmin):
         if not (self.has_change_permission(request) or self.has_add_permission(request)):
             raise PermissionDenied
         chosen = request.GET.getlist("tools")
-        offers = tools.offers()
+        offers = tools.offers(person=acting_user(request).pk)
         model = Model.objects.usable().order_by("-default", "created").first()
         context = {
             "servers": tools.tool_choices(offers, chosen),

@@ -97,7 +97,8 @@ class PersonaSerializer(StrictSerializer, serializers.ModelSerializer[Persona]):
 
     def validate_tools(self, names: list[str]) -> list[str]:
         try:
-            return tools.check_tools(names, already=self.instance.tools if self.instance else ())
+            already = self.instance.tools if self.instance else ()
+            return tools.check_tools(names, already, person=self.context["request"].user.pk)
         except tools.BadTools as error:
             raise serializers.ValidationError(str(error.sentence)) from error
 

@@ -150,8 +150,12 @@ class ToolNames(forms.MultipleChoiceField):
 
 
 class PersonaRules(forms.ModelForm[Persona]):
-    """The rules of all forms for a persona. `tag`: its entity tag when the form was opened; empty for a new persona."""
+    """The rules of all forms for a persona. `tag`: its entity tag when the form was opened; empty for a new persona.
 
+    `acting`: the user who fills in the form.
+    """
+
+    acting: AbstractUser
     tag = forms.CharField(required=False, widget=forms.HiddenInput())
 
     def clean(self) -> None:
@@ -170,7 +174,7 @@ class PersonaRules(forms.ModelForm[Persona]):
 
     def clean_tools(self) -> list[str]:
         try:
-            return tools.check_tools(self.cleaned_data["tools"], already=self.instance.tools)
+            return tools.check_tools(self.cleaned_data["tools"], self.instance.tools, person=self.acting.pk)
         except tools.BadTools as error:
             raise forms.ValidationError(str(error.sentence)) from error
 
@@ -277,6 +281,7 @@ class PersonaPageForm(PersonaRules):
         stored = not instance._state.adding
         initial = {"reminder": instance.own_reminder, "tag": instance.tag} if stored else {}
         super().__init__(data, instance=instance, initial=initial, auto_id="%s")
+        self.acting_user = user
         if stored and not is_owner(user, instance):
             del self.fields["visibility"]
         offered = offered_models(user).order_by().values("pk")

@@ -6,6 +6,7 @@ To add a tool of the product to the choice: 1. name it in `OWN_TOOLS`, 2. regist
 import asyncio
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
+from uuid import UUID
 
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
@@ -79,12 +80,12 @@ def server_names(only: Collection[str] | None = None) -> list[str]:
     return [server.name for server in tool_servers() if only is None or server.name in only]
 
 
-def offers(only: Collection[str] | None = None) -> list[ToolOffer]:
+def offers(only: Collection[str] | None = None, *, person: UUID) -> list[ToolOffer]:
     """Query the enabled tool servers for their tools, all at once. With `only`, query the servers with these names.
 
-    A failing server takes up to 15 seconds.
+    `person`: whose sign-ins are used. A failing server takes up to 15 seconds.
     """
-    servers = [server for server in tool_servers() if only is None or server.name in only]
+    servers = [server for server in tool_servers(person) if only is None or server.name in only]
 
     async def ask() -> list[ToolOffer]:
         return list(await asyncio.gather(*(_offer(server) for server in servers)))
@@ -108,12 +109,15 @@ def _offer_of(server: str, listing: Listing) -> ToolOffer:
     return ToolOffer(server, tools, problems=listing.problems)
 
 
-def cached_offers(only: Collection[str] | None = None) -> list[ToolOffer]:
-    """Return the last list of each enabled tool server, without a request. With `only`, of servers with these names.
+def cached_offers(only: Collection[str] | None = None, *, person: UUID) -> list[ToolOffer]:
+    """Return the last list of each enabled tool server for a person, without a request.
 
-    The offer of a server that was never queried is empty.
+
+    With `only`, of servers with these names. The offer of a server that was never queried is empty.
     """
-    listings = [(server.name, listing) for server, listing in known_tools() if only is None or server.name in only]
+    listings = [
+        (server.name, listing) for server, listing in known_tools(person) if only is None or server.name in only
+    ]
     return [_offer_of(name, listing) if listing is not None else ToolOffer(name) for name, listing in listings]
 
 
@@ -133,10 +137,11 @@ def excess_warning(offers: Iterable[ToolOffer], chosen: Collection[str], model: 
     ) % {"count": grouped(len(names)), "model": model.label if model else "", "limit": grouped(limit)}
 
 
-def check_tools(names: Iterable[object], already: Collection[str] = ()) -> list[str]:
+def check_tools(names: Iterable[object], already: Collection[str] = (), *, person: UUID) -> list[str]:
     """Return the names without repetitions. Raises `BadTools` for a name without a tool.
 
-    Names in `already` are not checked, so that a persona can be edited while a server is unavailable.
+    `person`: whose sign-ins at tool servers are used. Names in `already` are not checked, so that a persona can be
+    edited while a server is unavailable.
     """
     unique = list(dict.fromkeys(str(name) for name in names))
     if len(unique) > MAX_TOOLS:
@@ -154,7 +159,7 @@ def check_tools(names: Iterable[object], already: Collection[str] = ()) -> list[
     named = {
         name.partition(SEPARATOR)[0] for name in added if SEPARATOR in name and not name.endswith(f"__{EVERY_TOOL}")
     }
-    server_offers = offers(named)
+    server_offers = offers(named, person=person)
     for offer in server_offers:
         if offer.failure:
             raise BadTools(

@@ -51,7 +51,7 @@ def persona(request: Request, row: Persona) -> HttpResponse:
         return _save(request, row)
     if is_editor(request.user, row):
         return _form_page(request, PersonaPageForm(instance=row, user=request.user), row)
-    offers = tools.cached_offers(rights_of(request.user).tool_servers)
+    offers = tools.cached_offers(rights_of(request.user).tool_servers, person=request.user.pk)
     context = {
         "section": "personas",
         "persona": row,
@@ -118,7 +118,9 @@ def _form_page(
         "publishing": has_right(request.user, "change", Persona),  # they may publish without a group that grants it
         "kept": [name for name in chosen if tools.OWN_TOOLS.get(name) == ""],
         "servers": tools.tool_choices(map(tools.ToolOffer, tools.server_names(rights.tool_servers)), chosen),
-        "too_many": tools.excess_warning(tools.cached_offers(rights.tool_servers), chosen, _model_of(request, model)),
+        "too_many": tools.excess_warning(
+            tools.cached_offers(rights.tool_servers, person=request.user.pk), chosen, _model_of(request, model)
+        ),
     }
     if row is not None:
         context |= sharing.context(request, row)
@@ -151,7 +153,7 @@ def server_tools(request: Request) -> HttpResponse:
     """
     chosen = request.GET.getlist("tools")
     rights = rights_of(request.user)
-    offers = tools.offers(rights.tool_servers)
+    offers = tools.offers(rights.tool_servers, person=request.user.pk)
     chosen_model = _chosen_model(request)
     context = {
         "servers": tools.tool_choices(offers, chosen),

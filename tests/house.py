@@ -109,7 +109,7 @@ class House:
             "day": "/daily/",
             **{
                 f"settings-{name}": f"/settings/{name}/"
-                for name in ("email", "password", "second-factor", "groups", "tokens", "webhooks", "sessions")
+                for name in ("email", "password", "second-factor", "groups", "tokens", "tools", "webhooks", "sessions")
             },
             "settings": "/settings/",
             "examples": "/api/examples/",

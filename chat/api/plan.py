@@ -235,6 +235,11 @@ class ReportSerializer(CallSerializer):
     tools_on_demand = ToolsOnDemandSerializer(
         required=False, allow_null=True, help_text="Null if the definitions of all tools are sent."
     )
+    sign_ins = serializers.ListField(
+        child=serializers.CharField(),
+        required=False,
+        help_text="Tool servers that were left out until the person signs in to them: `connected-tools/`.",
+    )
     policy = serializers.CharField()
     layout = serializers.CharField()
     profile = serializers.CharField()

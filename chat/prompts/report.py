@@ -86,13 +86,14 @@ class CallReport(ReportEntry):
 
     `effort` is the effort of reasoning that was sent; `reserved_reasoning` is the part of `reserved_output` for it.
     `tools_asking` are the tools whose calls a user may have to allow. `tools_on_demand` is None if all tools were
-    defined. `numbers` are the citation numbers of the documents. `refused` is the note about a longer prompt that
-    the provider refused before. `notes` are sentences about parts and parameters that were not sent. `unread` is
-    the number of tokens that the server, by its count, did not read. `notice` is the sentence about these tokens,
-    or about an oddly low count. `usage` holds the provider's counts, the fields of `llm.types.model_call.Usage`; it
-    is empty until the provider reports them. `provider_count` is the provider's count of the prompt and its tools
-    before they were sent. `window_source` is `TurnContext.window_source`, `window_evidence` the stored
-    `llm.learning.Evidence` of a learnt window.
+    defined. `sign_ins` are the names of tool servers that were left out because the user was not signed in to them.
+    `numbers` are the citation numbers of the documents. `refused` is the note about a longer prompt that the provider
+    refused before. `notes` are sentences about parts and parameters that were not sent. `unread` is the number of
+    tokens that the server, by its count, did not read. `notice` is the sentence about these tokens, or about an oddly
+    low count. `usage` holds the provider's counts, the fields of `llm.types.model_call.Usage`; it is empty until the
+    provider reports them. `provider_count` is the provider's count of the prompt and its tools before they were sent.
+    `window_source` is `TurnContext.window_source`, `window_evidence` the stored `llm.learning.Evidence` of a learnt
+    window.
 
     `scope` names the persona, the project and the model of the call.
 
@@ -112,6 +113,7 @@ class CallReport(ReportEntry):
     tools: NotRequired[list[str]]
     tools_asking: NotRequired[list[str]]
     tools_on_demand: NotRequired[ToolsOnDemandEntry | None]
+    sign_ins: NotRequired[list[str]]
     policy: str
     layout: str
     profile: str
@@ -204,6 +206,7 @@ def stored(
         "tools": [tool.name for tool in context.toolbox.definitions],
         "tools_asking": sorted(context.toolbox.approval),
         "tools_on_demand": _tools_on_demand(context.toolbox.on_demand),
+        "sign_ins": [*context.toolbox.sign_ins],
         "policy": context.profile.policy,
         "layout": context.profile.layout,
         "profile": context.profile.name,

@@ -573,7 +573,7 @@ async def with_offered_tools(context: TurnContext, sessions: SessionScope) -> Tu
 
 def with_expected_tools(context: TurnContext) -> TurnContext:
     """Return the context with the tools that servers listed last and the tools of the calling program."""
-    box = with_known_tools(context.toolbox, context.persona, context.model, context.rights)
+    box = with_known_tools(context.toolbox, context.persona, context.model, context.rights, context.user.pk)
     return _with_program_tools(context, box)
 
 
@@ -616,7 +616,7 @@ def context_of_draft(*, base: TurnContext, scope: ChatScope, text: str, files: S
         chosen=_chosen_tools(base),
         search_asks=search_asks(base.user, base.workspace),
     )
-    tools = with_known_tools(box, base.persona, base.model, base.rights)
+    tools = with_known_tools(box, base.persona, base.model, base.rights, base.user.pk)
     context = with_definitions_that_fit(replace(base, toolbox=tools))
     return replace(context, tasks=tasks_of_draft(base, text))
 

@@ -12,6 +12,7 @@ import asyncio
 import logging
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from uuid import UUID
 
 from django.utils.translation import gettext_noop
 
@@ -40,8 +41,10 @@ from core.background import on_database
 from core.sentences import Sentence
 from files.models import File
 from llm.models import Model
+from llm.oauth.bearer import sign_in_problem
 from llm.tokens import NamedTokenizer
 from llm.tools.mcp import Listing, ServerTool, tools_of
+from llm.tools.mcp_failures import SIGN_IN_REQUIRED
 from llm.tools.servers import ServerFailed, SessionScope, ToolServerConfig
 from llm.tools.services import known_tools, remember_listing, tool_servers, web_search_tool
 from llm.types.model_call import ToolDefinition
@@ -77,7 +80,8 @@ class Toolbox:
     tools. `external`: tools that the calling program runs itself; a call of one ends the turn. `web`: whether tools
     that reach out are offered. `reader`: the tool that reads more of a shortened result. It is among `tools` only if
     another tool can return such results. `on_demand`: the tools that are listed by name; they are among `tools`, but
-    only the loaded ones among `definitions`.
+    only the loaded ones among `definitions`. `sign_ins`: names of the tool servers that are left out until the person
+    signs in to them.
     """
 
     tools: Mapping[str, Tool] = field(default_factory=dict)
@@ -89,6 +93,7 @@ class Toolbox:
     web: bool = True
     reader: ReadResult | None = None
     on_demand: ToolsOnDemand | None = None
+    sign_ins: tuple[str, ...] = ()
 
     @property
     def all_notes(self) -> Sequence[Sentence]:
@@ -257,14 +262,17 @@ def with_external_tools(box: Toolbox, offered: tuple[ToolDefinition, ...], unoff
     )
 
 
-def with_known_tools(box: Toolbox, persona: Persona | None, model: Model, rights: Rights) -> Toolbox:
-    """Add server tools for a plan from the last known list of each server. A note names each server without a list."""
+def with_known_tools(box: Toolbox, persona: Persona | None, model: Model, rights: Rights, person: UUID) -> Toolbox:
+    """Add server tools for a plan from the last known list of each server. A note names each server without a list.
+
+    `person`: whose sign-ins at the servers are used.
+    """
     box, allowed = _allowed(box, persona, model, rights)
     if not allowed:
         return box
-    listings: list[tuple[ToolServerConfig, Listing | Sentence]] = []
-    for server, listing in known_tools():
-        listings.append((server, _why_closed(server, box) or (_unknown(server.name) if listing is None else listing)))
+    listings: list[tuple[ToolServerConfig, Listing | LeftOut]] = []
+    for server, listing in known_tools(person):
+        listings.append((server, _why_closed(server, box) or listing or _unknown(server)))
     return _add_listed(box, allowed, listings)
 
 
@@ -273,13 +281,13 @@ async def with_server_tools(
 ) -> Toolbox:
     """Add the persona's server tools. A server that fails is noted, and the turn goes on without it.
 
-    `sessions`: where the sessions with the servers stay open.
+    `sessions`: where the sessions with the servers stay open, and whose sign-ins are used.
     """
     box, allowed = _allowed(box, persona, model, rights)
     if not allowed:
         return box
     names = _servers(allowed)
-    servers = [server for server in await on_database(tool_servers) if server.name in names]
+    servers = [server for server in await on_database(tool_servers, sessions.person) if server.name in names]
     answers = await asyncio.gather(*(_listed(server, box, sessions) for server in servers))
     return _add_listed(box, allowed, list(zip(servers, answers, strict=True)))
 
@@ -302,34 +310,44 @@ def _servers(allowed: Sequence[str]) -> set[str]:
     return {name.partition(SEPARATOR)[0] for name in allowed}
 
 
-def _unknown(name: str) -> Sentence:
-    return Sentence("The tools of the server {name} are not known yet; they come on top.", name=name)
+@dataclass(frozen=True, slots=True)
+class LeftOut:
+    """Why the tools of a server are not there. `sign_in`: the person has to sign in to it."""
+
+    reason: Sentence
+    sign_in: bool = False
 
 
-def _why_closed(server: ToolServerConfig, box: Toolbox) -> Sentence | None:
-    """Return a sentence for a server whose tools reach out while the web is off; else None."""
+def _unknown(server: ToolServerConfig) -> LeftOut:
+    if server.bearer is not None and (problem := sign_in_problem(server.bearer)) is not None:
+        return LeftOut(problem, sign_in=True)
+    return LeftOut(Sentence("The tools of the server {name} are not known yet; they come on top.", name=server.name))
+
+
+def _why_closed(server: ToolServerConfig, box: Toolbox) -> LeftOut | None:
+    """Return the reason for a server whose tools reach out while the web is off; else None."""
     if box.web or not server.reaches_out:
         return None
-    return Sentence(WEB_OFF, names=f"{server.name}{SEPARATOR}*")
+    return LeftOut(Sentence(WEB_OFF, names=f"{server.name}{SEPARATOR}*"))
 
 
-async def _listed(server: ToolServerConfig, box: Toolbox, sessions: SessionScope) -> Listing | Sentence:
-    """Return the tools that the server lists now, or a sentence that says why there are none."""
+async def _listed(server: ToolServerConfig, box: Toolbox, sessions: SessionScope) -> Listing | LeftOut:
+    """Return the tools that the server lists now, or why there are none."""
     if reason := _why_closed(server, box):
         return reason
     try:
         listing = await tools_of(server, sessions)
     except ServerFailed as failure:
         logger.warning("no tools from server %s: %s", server.name, failure)
-        return failure.sentence
+        return LeftOut(failure.sentence, sign_in=failure.code == SIGN_IN_REQUIRED)
     await on_database(remember_listing, server, listing)
     return listing
 
 
 def _add_listed(
-    box: Toolbox, allowed: Sequence[str], answers: Sequence[tuple[ToolServerConfig, Listing | Sentence]]
+    box: Toolbox, allowed: Sequence[str], answers: Sequence[tuple[ToolServerConfig, Listing | LeftOut]]
 ) -> Toolbox:
-    """Add the server tools that the persona may call, sorted by server and name. A sentence becomes a note.
+    """Add the server tools that the persona may call, sorted by server and name. The reasons of others become notes.
 
     They have no guidance, since their descriptions say when to call them.
     """
@@ -341,11 +359,13 @@ def _add_listed(
     ]
     offered: dict[str, ServerTool] = {}
     approval = set(box.approval)
+    sign_ins = [*box.sign_ins]
     for server, answer in answers:
         if server.name not in servers:
             continue
-        if isinstance(answer, Sentence):
-            notes.append(answer)
+        if isinstance(answer, LeftOut):
+            notes.append(answer.reason)
+            sign_ins += [server.name] if answer.sign_in else []
             continue
         all_tools = f"{server.name}{SEPARATOR}*" in allowed
         listed = {tool.definition.name for tool in answer.tools}
@@ -363,7 +383,13 @@ def _add_listed(
                 offered[name] = tool
                 approval |= {name} if tool.asks else set()
     box = _with_reader(box) if offered else box
-    return replace(box, tools={**box.tools, **offered}, notes=tuple(notes), approval=frozenset(approval))
+    return replace(
+        box,
+        tools={**box.tools, **offered},
+        notes=tuple(notes),
+        approval=frozenset(approval),
+        sign_ins=tuple(sign_ins),
+    )
 
 
 def with_tools_on_demand(

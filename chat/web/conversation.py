@@ -17,6 +17,7 @@ from django_htmx.http import trigger_client_event
 
 from accounts.access.offered_models import offered_models, set_favourite
 from accounts.access.sessions import SignedInRequest as Request
+from accounts.connected_tools.services import missing_sign_ins
 from accounts.models import User
 from chat.conversations import services
 from chat.conversations.sidebar import side_context
@@ -44,7 +45,7 @@ from core.requests import get_or_404, identifier, with_headers, with_row
 from core.text import unix_lines
 from files.models import File
 from files.services import get_token_count
-from llm.models import Model
+from llm.models import Model, ToolServer
 from personas.models import Persona
 from personas.services import model_for
 from projects.models import Project
@@ -165,6 +166,8 @@ def report(request: Request, pk: UUID) -> HttpResponse:
         "offers": describe_offers(find_larger_model_offers(turn, panel.report), panel.report["limit"])
         if panel is not None
         else (),
+        "sign_ins": missing_sign_ins(request.user, panel.report.get("sign_ins", ())) if panel is not None else (),
+        "then": _page_of(turn.conversation),
     }
     return render(request, "chat/_context.html" if request.htmx else "chat/context.html", context)
 
@@ -205,7 +208,8 @@ def plan(request: Request, pk: UUID | None = None) -> HttpResponse:
 class PlanView(TypedDict):
     """A plan for the composer's template. `sizes` maps the ids of the draft's files to their tokens.
 
-    `tasks_notice`: tasks go along, and the user has not hidden the notice that says so.
+    `tasks_notice`: tasks go along, and the user has not hidden the notice that says so. `sign_ins`: tool servers whose
+    tools are left out until the user signs in to them. `then`: the page to come back to from there.
     """
 
     planned: Plan
@@ -214,6 +218,8 @@ class PlanView(TypedDict):
     fits: bool
     sizes: dict[str, int]
     tasks_notice: bool
+    sign_ins: list[ToolServer]
+    then: str
 
 
 def _plan(
@@ -228,7 +234,14 @@ def _plan(
         "fits": planned["fits"],
         "sizes": _sizes(user, draft, planned),
         "tasks_notice": planned["fits"] and "tasks" in planned["sections"] and not user.tasks_notice_seen,
+        "sign_ins": missing_sign_ins(user, planned["sign_ins"] if planned["fits"] else ()),
+        "then": _page_of(scope.conversation),
     }
+
+
+def _page_of(conversation: Conversation | None) -> str:
+    """Return the address of the conversation's page; for a draft without one, of the first page."""
+    return reverse("chat:conversation", args=[conversation.pk]) if conversation is not None else reverse("chat:home")
 
 
 def _sizes(user: User, draft: TurnDraft, planned: Plan) -> dict[str, int]:

@@ -26,6 +26,7 @@ _VERBS_BY_KIND = {
     "web_search": "added changed deleted switched_on switched_off",
     "web_access": "added changed deleted",
     "tool_server": "added changed deleted",
+    "tool_grant": "connected disconnected",
     "embedder": "added changed deleted activated",
     "reranker": "added changed deleted switched_on switched_off",
     "system_prompt": "added activated",

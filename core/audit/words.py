@@ -73,6 +73,8 @@ ACTION_LABELS: Mapping[str, str] = {
     "tool_server.added": "Tool server added",
     "tool_server.changed": "Tool server changed",
     "tool_server.deleted": "Tool server deleted",
+    "tool_grant.connected": "Tool server connected by a person",
+    "tool_grant.disconnected": "Tool server disconnected by a person",
     "embedder.added": "Embedder added",
     "embedder.changed": "Embedder changed",
     "embedder.deleted": "Embedder deleted",

@@ -11,6 +11,7 @@ from llm.models.provider import (
     validate_base_url,
     validate_command,
 )
+from llm.models.tool_sign_in import ToolClient, ToolGrant, ToolSignIn
 from llm.models.web_access import WebAccess
 
 __all__ = [
@@ -20,7 +21,10 @@ __all__ = [
     "Model",
     "OpenApiDocument",
     "Provider",
+    "ToolClient",
+    "ToolGrant",
     "ToolServer",
+    "ToolSignIn",
     "WebAccess",
     "WebSearch",
     "price",

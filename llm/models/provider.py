@@ -439,6 +439,11 @@ class ToolServer(models.Model):
         STDIO = "stdio", "A process of this machine (stdio)"
         OPENAPI = "openapi", "An API with an OpenAPI document"
 
+    class Access(TextChoices):
+        NONE = "none", "Nobody signs in"
+        HEADER = "header", "The workspace, with the secret below"
+        PERSON = "person", "Each person, at the server (OAuth)"
+
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
     name = models.CharField(
         max_length=24,
@@ -466,6 +471,16 @@ class ToolServer(models.Model):
         validators=[validate_command],
         help_text="A program and its arguments. It runs with the rights of the worker.",
     )
+    access = models.CharField(
+        "who signs in",
+        max_length=10,
+        choices=Access,
+        default=Access.HEADER,
+        db_default="header",
+        help_text=(
+            "With OAuth, each person signs in to the server once, and its tools act with this person's rights there."
+        ),
+    )
     secret_name = models.CharField(
         max_length=100,
         default="Authorization",
@@ -473,6 +488,39 @@ class ToolServer(models.Model):
         help_text="The HTTP header with the secret; for a process, the environment variable.",
     )
     api_key = EncryptedTextField("secret", blank=True, default="")
+    client_id = models.CharField(
+        "client ID",
+        max_length=500,
+        blank=True,
+        default="",
+        db_default="",
+        help_text=(
+            "Of the client that you made at the sign-in server; enter its secret below. Empty: Glasshouse registers "
+            "itself there."
+        ),
+    )
+    issuer = models.CharField(
+        "issuer of the sign-in",
+        max_length=200,
+        blank=True,
+        default="",
+        db_default="",
+        validators=[validate_base_url],
+        help_text=(
+            "The address of the sign-in server. Enter it with a client ID, if it is in a private network, or if the "
+            "tool server does not name it."
+        ),
+    )
+    scope = models.CharField(
+        "permissions to ask for",
+        max_length=500,
+        blank=True,
+        default="",
+        db_default="",
+        help_text="Scopes of OAuth with spaces between them. Empty: as the server wants.",
+    )
+    # The newest discovery of its sign-in, see `llm.oauth.values.StoredDiscovery`.
+    sign_in: "models.JSONField[Any, Any]" = models.JSONField(null=True, editable=False)
     approval_required = models.BooleanField(
         "ask before each call",
         default=True,
@@ -521,6 +569,11 @@ class ToolServer(models.Model):
                 condition=~Q(kind__in=["http", "sse", "openapi"], base_url="") & ~Q(kind="stdio", command=""),
                 name="tool_server_reachable",
                 violation_error_message="Enter the URL of a server, or the command of a process.",
+            ),
+            models.CheckConstraint(
+                condition=~Q(access="person", kind="stdio"),
+                name="tool_server_sign_in_over_http",
+                violation_error_message="People can sign in to servers only, not to a process. Choose another access.",
             ),
         ]
 

@@ -18,7 +18,7 @@ import json
 import logging
 import shlex
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, aclosing, asynccontextmanager
 from contextvars import ContextVar, copy_context
 from dataclasses import dataclass, field
 from types import TracebackType
@@ -38,6 +38,8 @@ from core.net.addresses import host_of
 from core.net.outgoing import note
 from core.sentences import Sentence
 from core.text import clean
+from llm.oauth.bearer import BearerAuth, PersonBearer
+from llm.oauth.errors import SignInRequired, SignInUnavailable
 from llm.tools import mcp_failures
 from llm.tools.mcp_failures import Exchange
 from llm.tools.mcp_messages import mended
@@ -186,6 +188,8 @@ async def converse(
     refusal = ""
     cause: Exception | None = None
     try:
+        if server.bearer is not None:
+            await server.bearer.token()
         async with _connected(server, exchange, notice, elicit) as client:
             try:
                 return await asked(client, question)
@@ -376,9 +380,31 @@ def _http_client(server: ToolServerConfig, exchange: Exchange, *, asks: bool) ->
     read = SILENCE if server.sse or asks else server.timeout
     return httpx2.AsyncClient(
         headers={**server.secrets, "Accept-Encoding": "identity"},
+        auth=_WatchedAuth(server.bearer, exchange) if server.bearer is not None else None,
         timeout=httpx2.Timeout(server.timeout, connect=10.0, read=read),
         event_hooks={"response": [watch]},
     )
+
+
+class _WatchedAuth(BearerAuth):
+    """Records why a request could not be sent with a token, since the package may replace the error."""
+
+    def __init__(self, bearer: PersonBearer, exchange: Exchange) -> None:
+        super().__init__(bearer)
+        self._exchange = exchange
+
+    async def async_auth_flow(self, request: httpx2.Request) -> AsyncGenerator[httpx2.Request, httpx2.Response]:
+        self._exchange.sign_in = None
+        async with aclosing(super().async_auth_flow(request)) as flow:
+            try:
+                outgoing = await anext(flow)
+                while True:
+                    outgoing = await flow.asend((yield outgoing))
+            except StopAsyncIteration:
+                return
+            except (SignInRequired, SignInUnavailable) as error:
+                self._exchange.sign_in = error
+                raise
 
 
 @dataclass(frozen=True, slots=True)
@@ -402,6 +428,8 @@ async def _watch(response: httpx2.Response, exchange: Exchange, *, sse: bool) ->
     `sse`: the request that opens the stream decides what kind of server it is, not those that carry messages.
     """
     exchange.session = exchange.session or "mcp-session-id" in response.headers
+    if response.status_code == 401:
+        exchange.challenge = response.headers.get("www-authenticate", "").lower()
     if response.request.method == "POST" or sse:
         exchange.status = response.status_code
         exchange.media_type = response.headers.get("content-type", "").lower()

@@ -14,6 +14,7 @@ import httpx2
 from core.net.addresses import host_of
 from core.sentences import Sentence
 from core.text import clean
+from llm.oauth.errors import SignInRequired, SignInUnavailable
 from llm.tools.servers import ServerFailed, ToolServerConfig
 
 # How much of the last output of a process is shown.
@@ -26,6 +27,7 @@ _KEYS = re.compile(
     r"|(?<=://)[^/\s@]+(?=@)"
     r"|(?i:(?<=token=)|(?<=api_key=)|(?<=apikey=)|(?<=password=)|(?<=secret=))[^\s&'\"]+"
 )
+SIGN_IN_REQUIRED = "tool_server_sign_in_required"
 _DENIED = (401, 403)
 _OTHER_TRANSPORT = (404, 405, 406, 415)
 _UNREADABLE = "Failed to parse"  # the package's error for an answer that it cannot read
@@ -41,7 +43,8 @@ class Exchange:
     `status` and `media_type`: of the newest answer over HTTP. `location`: the target of its redirect. `session`: the
     server has named a session over HTTP. `ended`: the process has closed its output by itself. `exit_code`: how it
     ended. `stderr`: its last bytes. `strange`: the first output that is not a message of the protocol, or None.
-    `too_large`: an answer was too large to be read.
+    `too_large`: an answer was too large to be read. `challenge`: the scheme of authentication that the server asks for,
+    in lower case. `sign_in`: why a request had no token of its person.
     """
 
     status: int = 0
@@ -53,6 +56,8 @@ class Exchange:
     stderr: bytes = b""
     strange: str | None = None
     too_large: bool = False
+    challenge: str = ""
+    sign_in: SignInRequired | SignInUnavailable | None = None
 
     def note_strange(self, output: bytes) -> None:
         """Store the output if it is the first that is not a message of the protocol."""
@@ -63,6 +68,9 @@ def failed(
     server: ToolServerConfig, exchange: Exchange, error: BaseException | None, message: str = ""
 ) -> ServerFailed:
     """Return the failure of a session. `message`: the server's own words, if it answered with an error."""
+    if (without_token := _sign_in_problem(exchange, error)) is not None:
+        code = SIGN_IN_REQUIRED if isinstance(without_token, SignInRequired) else "tool_server_sign_in"
+        return ServerFailed(without_token.sentence, code)
     code, advice = _cause(server, exchange, error, message)
     if message and code == "tool_server_error":
         refusal = without_secrets(message, server)[:1000]
@@ -72,6 +80,13 @@ def failed(
     else:
         sentence = Sentence("The tool server {name} cannot be reached or broke off. Go on without.", name=server.name)
     return ServerFailed(sentence, code, advice)
+
+
+def _sign_in_problem(exchange: Exchange, error: BaseException | None) -> SignInRequired | SignInUnavailable | None:
+    """Return why the person's token could not be sent, if that is the cause."""
+    causes = _chain(error) if error is not None else ()
+    raised = (cause for cause in causes if isinstance(cause, SignInRequired | SignInUnavailable))
+    return exchange.sign_in or next(raised, None)
 
 
 def timed_out(server: ToolServerConfig, seconds: float, exchange: Exchange) -> ServerFailed:
@@ -177,6 +192,15 @@ def _of_connection(host: str, causes: Sequence[BaseException]) -> Cause | None:
 def _of_status(server: ToolServerConfig, exchange: Exchange) -> Cause | None:
     host = _host(server)
     status = exchange.status
+    if status == 401 and not server.secrets and exchange.challenge.startswith("bearer"):
+        return (
+            "tool_server_wants_sign_in",
+            Sentence(
+                "{host} answered 401: it wants a sign-in. If it has OAuth, let each person sign in. Otherwise enter "
+                "its secret, with “Bearer ” before it.",
+                host=host,
+            ),
+        )
     if status in _DENIED:
         return (
             "tool_server_denied",

@@ -416,6 +416,7 @@ async def close_sessions() -> None:
 
 
 def _fingerprint(server: ToolServerConfig) -> str:
-    """Return a digest of the configuration: a session of another address or secret must not be used."""
-    configuration = [server.name, server.url, server.command, sorted(server.secrets.items())]
+    """Return a digest of the configuration: a session of another address, secret or sign-in must not be used."""
+    signed_in = server.bearer.key if server.bearer is not None else ""
+    configuration = [server.name, server.url, server.command, sorted(server.secrets.items()), signed_in]
     return hashlib.sha256(json.dumps(configuration).encode()).hexdigest()

@@ -8,6 +8,7 @@ from uuid import UUID
 from core.json_types import JsonObject
 from core.net.addresses import HostLists
 from core.sentences import Sentence
+from llm.oauth.bearer import PersonBearer
 from llm.tools.openapi import StoredOperation
 
 
@@ -45,8 +46,8 @@ class ToolServerConfig:
     `sse`: the address speaks the protocol's older transport, HTTP with SSE, instead of streamable HTTP.
 
     The command is split as a shell would split it, but no shell runs. `secrets` are HTTP headers or environment
-    variables. `approval_required`: a person must allow each call; the caller enforces it. `reaches_out`: its tools send
-    their arguments out of the workspace.
+    variables. `bearer`: the sign-in of the person whose tokens go along instead. `approval_required`: a person must
+    allow each call; the caller enforces it. `reaches_out`: its tools send their arguments out of the workspace.
 
     `operations`: the tools of a server that an OpenAPI document describes; None for an MCP server. `own_network`: such
     a server may have a private address. `hosts`: the hosts that it may not have.
@@ -63,6 +64,7 @@ class ToolServerConfig:
     operations: Sequence[StoredServerTool] | None = field(default=None, repr=False)
     own_network: bool = False
     hosts: HostLists = field(default_factory=HostLists, repr=False)
+    bearer: PersonBearer | None = None
 
 
 @dataclass(frozen=True, slots=True)

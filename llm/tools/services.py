@@ -3,6 +3,7 @@
 import asyncio
 import json
 from typing import Literal
+from uuid import UUID
 
 from django.contrib.auth.models import AbstractUser
 from django.db import transaction
@@ -16,7 +17,8 @@ from core.net.url_safety import FetchRefused
 from core.outside import wait_outside
 from core.permissions import require_right, require_store
 from core.sentences import Sentence
-from llm.models import OpenApiDocument, ToolServer, WebAccess, WebSearch
+from llm.models import OpenApiDocument, ToolGrant, ToolServer, WebAccess, WebSearch
+from llm.oauth.grants import NO_GRANTS, PersonsGrants, grants_of
 from llm.tools.mcp import (
     Listing,
     problems_as_stored,
@@ -95,27 +97,43 @@ def store_web_access(*, user: AbstractUser, web_access: WebAccess) -> None:
     record_saved(user=user, kind="web_access", row=web_access, before=before)
 
 
-def tool_servers() -> list[ToolServerConfig]:
-    """Return the enabled servers, by name. `llm.tools.mcp.tools_of` asks a server for its tools."""
-    return [_server(row) for row in ToolServer.objects.filter(enabled=True)]
+def tool_servers(person: UUID | None = None) -> list[ToolServerConfig]:
+    """Return the enabled servers, by name, with the sign-ins of a person.
+
+    `llm.tools.mcp.tools_of` asks a server for its tools.
+    """
+    grants = grants_of(person)
+    return [_server(row, grants) for row in ToolServer.objects.filter(enabled=True)]
 
 
-def known_tools() -> list[tuple[ToolServerConfig, Listing | None]]:
-    """Return the enabled servers, by name, with their last listings. A server that was never asked has None."""
-    return [(_server(row), last_listing(row)) for row in ToolServer.objects.filter(enabled=True)]
+def known_tools(person: UUID | None = None) -> list[tuple[ToolServerConfig, Listing | None]]:
+    """Return the enabled servers, by name, with their last listings for a person.
+
+    A server that was never asked has None, and so has one to which the person is not signed in.
+    """
+    grants = grants_of(person)
+    return [(_server(row, grants), last_listing(row, grants)) for row in ToolServer.objects.filter(enabled=True)]
 
 
-def last_listing(row: ToolServer) -> Listing | None:
-    """Return the last listing of a server, or None if it was never asked."""
-    if row.tools is None:
+def last_listing(row: ToolServer, grants: PersonsGrants) -> Listing | None:
+    """Return the last listing of a server, or None if it was never asked.
+
+    If each person signs in, the listing is that of the person: a server may offer other tools to somebody else.
+    """
+    listed = grants.usable(row) if row.access == ToolServer.Access.PERSON else row
+    if listed is None or listed.tools is None:
         return None
-    return Listing(stored_tools(_server(row), row.tools), stored_problems(row.problems))
+    return Listing(stored_tools(_server(row, grants), listed.tools), stored_problems(listed.problems))
 
 
 def remember_listing(server: ToolServerConfig, listing: Listing) -> None:
     """Store the listing of a server, so that a plan can count its tools without asking."""
     tools = tools_as_stored(listing.tools)
     problems = problems_as_stored(listing.problems)
+    if server.bearer is not None:
+        of_person = ToolGrant.objects.filter(pk__in=[server.bearer.grant] if server.bearer.grant else [])
+        of_person.exclude(tools=tools, problems=problems).update(tools=tools, problems=problems)
+        return
     changed = ToolServer.objects.filter(name=server.name).exclude(tools=tools, problems=problems)
     changed.update(tools=tools, problems=problems)
 
@@ -137,6 +155,7 @@ def store_tool_server(
     # The last listing may come from another server.
     tool_server.tools = None
     tool_server.problems = []
+    tool_server.sign_in = None
     before = load_stored(tool_server)
     is_openapi = tool_server.kind == ToolServer.Kind.OPENAPI
     if is_openapi:
@@ -179,7 +198,8 @@ def _choose_operations(tool_server: ToolServer, document: ReadDocument | None) -
         raise ProductError("openapi_too_many", sentence)
     tool_server.unasked = [key for key in tool_server.unasked if key in tool_server.operations]
     chosen = [by_key[key] for key in by_key if key in {*tool_server.operations}]
-    tool_server.tools = tools_as_stored(tools_of_operations(_server(tool_server), chosen, tool_server.unasked))
+    server = _server(tool_server, NO_GRANTS)
+    tool_server.tools = tools_as_stored(tools_of_operations(server, chosen, tool_server.unasked))
 
 
 def _store_document(tool_server: ToolServer, document: ReadDocument) -> None:
@@ -194,12 +214,12 @@ def _store_document(tool_server: ToolServer, document: ReadDocument) -> None:
     )
 
 
-def try_tool_server(*, tool_server: ToolServer) -> Listing:
-    """Ask a server for its tools, and store them.
+def try_tool_server(*, user: AbstractUser | None = None, tool_server: ToolServer) -> Listing:
+    """Ask a server for its tools, with the sign-in of the user if each person signs in, and store them.
 
     Raises `ProductError` with the cause and advice for an administrator.
     """
-    server = _server(tool_server)
+    server = _server(tool_server, grants_of(user.pk if user is not None else None))
     try:
         with wait_outside():
             listing = asyncio.run(tools_of(server))
@@ -209,20 +229,22 @@ def try_tool_server(*, tool_server: ToolServer) -> Listing:
     return listing
 
 
-def _server(row: ToolServer) -> ToolServerConfig:
+def _server(row: ToolServer, grants: PersonsGrants) -> ToolServerConfig:
     over_http = row.kind != ToolServer.Kind.STDIO
     is_openapi = row.kind == ToolServer.Kind.OPENAPI
+    has_secret = row.access == ToolServer.Access.HEADER and (row.api_key or is_lost(row.api_key))
     return ToolServerConfig(
         row.name,
         url=row.base_url if over_http else "",
         command="" if over_http else row.command,
         sse=row.kind == ToolServer.Kind.SSE,
-        secrets={row.secret_name: row.api_key} if row.api_key or is_lost(row.api_key) else {},
+        secrets={row.secret_name: row.api_key} if has_secret else {},
         approval_required=row.approval_required,
         reaches_out=row.reaches_out,
         operations=tuple(row.tools or ()) if is_openapi else None,
         own_network=row.own_network,
         hosts=host_lists() if is_openapi else HostLists(),
+        bearer=grants.bearer(row) if row.access == ToolServer.Access.PERSON else None,
     )
 
 

@@ -39,7 +39,7 @@ from chat.models import (
 from chat.readings.models import Reading, ReadingFile, ReadingPart
 from core.audit.models import Entry
 from files.models import Embedder, File, Reranker
-from llm.models import Model, Provider, ToolServer, WebAccess, WebSearch
+from llm.models import Model, Provider, ToolGrant, ToolServer, WebAccess, WebSearch
 from personas.models import BudgetProfile, Persona, PersonaShare, Reminder, SummaryPrompt, SystemPrompt
 from personas.services import save_prompt, save_text
 from projects.models import Invitation, Membership, Project, ProjectFile
@@ -186,6 +186,7 @@ def household(people: Callable[..., User]) -> Iterator[Household]:
     ]
     for_everybody = SavedPrompt.objects.create(name=unique, text="For everybody.")
     rows += [for_everybody, Replay.objects.create(author=owner, conversation=turn.conversation, status="done")]
+    rows.append(_grant(owner, server))
     reading = _reading(turn, file)
     hook, delivery = _webhook(owner)
     what = {"action": 2, "what": "user", "row": "somebody"}
@@ -213,6 +214,8 @@ def household(people: Callable[..., User]) -> Iterator[Household]:
         "results/pk": str(result.pk),
         "webhooks/pk": str(hook.pk),
         "deliveries/pk": str(delivery.pk),
+        "tools/pk": str(server.pk),
+        "connected-tools/pk": str(server.pk),
         "kind": "md",
         "logo/name": "of-none",
         "code": str(task.code),
@@ -270,6 +273,22 @@ def household(people: Callable[..., User]) -> Iterator[Household]:
 def session_of(owner: User) -> str:
     """The public name of a session that its owner has open."""
     return public_name(str(signed_in(owner).session.session_key))
+
+
+def _grant(owner: User, server: ToolServer) -> ToolGrant:
+    return ToolGrant.objects.create(
+        user=owner,
+        tool_server=server,
+        address=server.base_url,
+        issuer="http://127.0.0.1:9",
+        token_endpoint="http://127.0.0.1:9/token",
+        scope=PRIVATE,
+        client_id=PRIVATE,
+        client_secret=SECRET,
+        auth_method="client_secret_post",
+        access_token=SECRET,
+        refresh_token=SECRET,
+    )
 
 
 def _people_group(name: str, member: User) -> PeopleGroup:

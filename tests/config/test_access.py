@@ -29,6 +29,7 @@ PUBLIC = {
     "/service-worker.js",
     "/offline/",
     "/diagram/",
+    "/oauth/client.json",
     "/api/v1/schema/",
     "/api/v1/asyncapi/",
     "/api/docs/",

@@ -18,6 +18,7 @@ from llm.tools.servers import ToolServerConfig
 from llm.tools.services import store_tool_server, store_web_search, tool_servers, use_web_search, web_search_tool
 from llm.types.tools import run_tool
 from tests.llm.misbehaving_server import Misbehaving, tool
+from tests.llm.oauth_server import serving
 from tests.llm.raw_server import RawServer, always, answer
 
 pytestmark = pytest.mark.django_db
@@ -169,7 +170,7 @@ def tool_server() -> ToolServer:
 
 
 def server_form(row: ToolServer, **changes: Any) -> dict[str, Any]:
-    names = ("name", "kind", "base_url", "command", "secret_name")
+    names = ("name", "kind", "base_url", "command", "access", "secret_name", "client_id", "issuer", "scope")
     return (
         {name: getattr(row, name) for name in names}
         | {"enabled": "on", "reaches_out": "on", "new_api_key": ""}
@@ -217,6 +218,50 @@ def test_what_no_tool_server_can_have_is_refused(
 ) -> None:
     response = admin_client.post(change_url(tool_server), server_form(tool_server, **changes))
     assert sentence in response.content.decode()
+
+
+@pytest.mark.parametrize(
+    ("changes", "sentence"),
+    [
+        ({"access": "person"}, "a secret belongs to a client ID"),
+        ({"access": "person", "client_id": "here"}, "Enter the issuer to which the client ID belongs"),
+        ({"access": "person", "client_id": "here", "issuer": "https://as.example"}, "is for the sign-in before"),
+        (
+            {"access": "person", "clear_api_key": "on", "kind": "stdio", "command": "run"},
+            "People can sign in to servers",
+        ),
+    ],
+)
+def test_a_secret_is_sent_to_nobody_that_it_was_not_entered_for(
+    admin_client: Client, tool_server: ToolServer, changes: dict[str, str], sentence: str
+) -> None:
+    response = admin_client.post(change_url(tool_server), server_form(tool_server, **changes))
+    assert sentence in response.content.decode()
+    tool_server.refresh_from_db()
+    assert (tool_server.access, tool_server.api_key) == ("header", KEY)
+
+
+def test_the_administrator_chooses_who_signs_in(admin_client: Client, tool_server: ToolServer) -> None:
+    url = change_url(tool_server)
+    admin_client.post(url, server_form(tool_server, access="none", clear_api_key="on"))
+    assert [(server.secrets, server.bearer) for server in tool_servers()] == [({}, None)]
+    with serving() as oauth:
+        base = {"base_url": oauth.url, "access": "person"}
+        admin_client.post(url, server_form(tool_server, **base))
+        [server] = tool_servers()
+        assert server.secrets == {} and server.bearer is not None
+        assert "Not looked for yet" in admin_client.get(url).content.decode()
+        messages = press(admin_client, tool_server, "find_sign_in")
+        origin = oauth.url.removesuffix("/mcp")
+        assert f"People sign in to ours at {origin}" in messages and "/settings/tools/return/" in messages
+        page = admin_client.get(url).content.decode()
+        assert f"{origin}/.well-known/oauth-protected-resource/mcp" in page and f"{origin}/register" in page
+        assert "0 people are signed in." in page
+        assert "wants each person to sign in. Sign in to it under" in press(admin_client, tool_server, "list_tools")
+        oauth.changes["issuer"] = "https://evil.example"
+        assert "calls itself “https://evil.example" in press(admin_client, tool_server, "find_sign_in")
+        admin_client.post(url, server_form(tool_server, base_url=oauth.url, access="none"))
+        assert "it wants a sign-in. If it has OAuth, let each" in press(admin_client, tool_server, "list_tools")
 
 
 def test_only_superusers_change_tool_servers(client: Client, tool_server: ToolServer) -> None:

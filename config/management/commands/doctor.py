@@ -37,7 +37,7 @@ from core.logs import tracing
 from core.sentences import NO_SENTENCE, Sentence
 from files.models import Embedder, Reranker
 from llm import model_facts, tokens
-from llm.models import Model, Provider, ToolServer, WebSearch
+from llm.models import Model, Provider, ToolGrant, ToolServer, WebSearch
 from llm.services import test_connection
 from readers.api import active_layers, photos_available, recognition_languages
 from readers.confinement import CALL_LAYER, FILE_LAYER
@@ -431,16 +431,26 @@ _SECRETS: dict[type[models.Model], Sentence] = {
     Provider: Sentence("Stored API keys"),
     WebSearch: Sentence("Keys of web search"),
     ToolServer: Sentence("Secrets of tool servers"),
+    ToolGrant: Sentence("Sign-ins of people to tool servers"),
     Embedder: Sentence("Keys of embedders"),
     Reranker: Sentence("Keys of re-rankers"),
     Webhook: Sentence("Secrets of webhooks"),
     OpenIDProvider: Sentence("Secrets of OpenID providers"),
 }
-_FIELDS: dict[type[models.Model], str] = {Webhook: "secret", OpenIDProvider: "client_secret"}  # others: api_key
+# Others have `api_key`.
+_FIELDS: dict[type[models.Model], str] = {
+    Webhook: "secret",
+    OpenIDProvider: "client_secret",
+    ToolGrant: "access_token",
+}
 AGAIN_IN_THE_ADMIN = Sentence("Add the key that encrypted them to ENCRYPTION_KEYS, or enter them again in the admin.")
 ENTER_AGAIN: dict[type[models.Model], Sentence] = {
     Embedder: Sentence(
         "Add the key that encrypted them to ENCRYPTION_KEYS, or add the embedder again and run manage.py reembed."
+    ),
+    ToolGrant: Sentence(
+        "Add the key they were stored under to ENCRYPTION_KEYS, or have these people sign in again under “Connected "
+        "tools” in their settings."
     ),
     Webhook: Sentence(
         "Add the key that encrypted them to ENCRYPTION_KEYS, or ask their owners to delete them and create new ones."

@@ -1,5 +1,7 @@
 """Acts of olga on her pages, and of the administrator with a token."""
 
+from uuid import uuid4
+
 from allauth.mfa.models import Authenticator
 from django.test import Client
 from django.urls import reverse
@@ -13,6 +15,7 @@ from chat.conversations.team_shares import Recipient, TeamTerms, share_conversat
 from chat.models import TeamShare
 from chat.readings.models import Reading
 from core.audit.models import Entry
+from llm.models import ToolGrant, ToolServer
 from personas.models import Persona
 from personas.sharing import services as personas
 from projects import members as projects
@@ -22,6 +25,7 @@ from tests.accounts.openid_provider import providing
 from tests.config.household import session_of
 from tests.core.audit.acts import page, program
 from tests.core.audit.world import AGENT, PASSWORD, SECRET, TEXT, World, texts_of
+from tests.llm.oauth_server import serving
 
 URL = f"http://127.0.0.1:9/{SECRET}"
 
@@ -70,7 +74,7 @@ def second_step(w: World, code: str) -> None:
 
 @page("second_factor.set_up")
 def _(w: World) -> None:
-    secret = w.page.get("/settings/second-factor/app/").context["begun"]["secret"].replace(" ", "")
+    secret = w.page.get("/settings/second-factor/app/").context["go_page"]["secret"].replace(" ", "")
     codes = w.post("/settings/second-factor/app/", {"code": code_of(secret)}).context["codes"]
     rows = texts_of(list(Entry.objects.all()))
     assert secret not in rows and not any(code in rows for code in codes.split())
@@ -183,7 +187,7 @@ def _(w: World) -> None:
     w.post(f"/messages/{leaf}/restore/")
 
 
-@page("reading.begun")
+@page("reading.go_page")
 def _(w: World) -> None:
     w.model()
     file = w.text(w.olga)
@@ -272,6 +276,34 @@ def _(w: World) -> None:
 def _(w: World) -> None:
     row, _token = create_token(user=w.admin, name="old")
     w.api("DELETE", f"tokens/{row.pk}/")
+
+
+def grant_of(w: World, user: User) -> ToolGrant:
+    server = ToolServer.objects.create(name=f"o{uuid4().hex[:8]}", base_url="http://127.0.0.1:9/mcp", access="person")
+    return ToolGrant.objects.create(
+        user=user,
+        tool_server=server,
+        address=server.base_url,
+        issuer="http://127.0.0.1:9",
+        token_endpoint="http://127.0.0.1:9/token",
+        client_id="here",
+        auth_method="none",
+        access_token=SECRET,
+    )
+
+
+@page("tool_grant.connected")
+def _(w: World) -> None:
+    with serving() as oauth:
+        name = f"o{uuid4().hex[:8]}"
+        server = ToolServer.objects.create(name=name, base_url=oauth.url, access="person")
+        go_page = w.post(f"/settings/tools/{server.pk}/sign-in/")
+        w.page.get(oauth.authorize(go_page.context["address"]).raw_path.decode())
+
+
+@program("tool_grant.disconnected")
+def _(w: World) -> None:
+    w.api("DELETE", f"connected-tools/{grant_of(w, w.admin).tool_server_id}/")
 
 
 @program("webhook.made")

@@ -1,0 +1,277 @@
+"""Give each request to a tool server the token of its person, and renew the token when it has expired.
+
+1. `PersonBearer.token` reads the grant. A token that is fresh is used as it is.
+2. An expired token, or one that the server refused, is refreshed. One process at a time does this for a grant: a server
+   that rotates refresh tokens takes the second use of one for a theft, and ends the grant.
+3. The refresh runs in a task of its own. A turn that is stopped must not lose the new tokens.
+4. A grant that cannot be refreshed is marked as ended. Its person has to sign in again.
+"""
+
+import asyncio
+import logging
+from collections.abc import AsyncGenerator
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from importlib import import_module
+from types import ModuleType
+from uuid import UUID
+
+import httpx2
+from django.db.models import Q
+from django.utils import timezone
+from django.utils.translation import gettext_noop
+
+from core.background import on_database
+from core.sentences import Sentence
+from llm.models import ToolGrant, ToolServer
+from llm.models.tool_sign_in import MAX_ADDRESS
+from llm.oauth.errors import GrantRefused, SignInRequired, SignInUnavailable
+from llm.oauth.values import SignInTarget, TokenRequest, Tokens
+
+EARLY = timedelta(seconds=30)  # before its end, a token is taken for expired
+CLAIM = timedelta(seconds=30)  # after this time another process may refresh; longer than the request may take
+LONGEST = 10 * 365 * 86_400  # seconds of a token's life that are believed
+USED_EVERY = timedelta(minutes=1)  # how exact `last_used` is
+LOOK_AGAIN = 0.1  # seconds between two looks at a refresh by another process
+REFRESH_WAIT = 25.0  # seconds for such a refresh
+# For the person, and for the model that tells them.
+NOT_SIGNED_IN = gettext_noop(
+    "{name} wants each person to sign in. Sign in to it under “Connected tools” in the settings."
+)
+ENDED = gettext_noop("The sign-in to {name} has ended. Sign in to it again under “Connected tools” in the settings.")
+LOST = gettext_noop(
+    "The sign-in to {name} cannot be read, since the server's key (SECRET_KEY) is another now. Sign in to it again "
+    "under “Connected tools” in the settings."
+)
+MORE_SCOPE = gettext_noop(
+    "{name} wants a further permission for this call. Sign in to it again under “Connected tools” in the settings to "
+    "give it."
+)
+UNAVAILABLE = gettext_noop("The sign-in to {name} cannot be renewed at the moment. {why}")
+
+logger = logging.getLogger(__name__)
+_refreshes: set[asyncio.Task[None]] = set()  # strong references, since the event loop holds tasks only weakly
+
+
+@dataclass(frozen=True, slots=True)
+class _Refresh:
+    """A refresh that this process has claimed."""
+
+    version: int
+    refresh_token: str
+    to: TokenRequest
+
+
+@dataclass(frozen=True, slots=True)
+class PersonBearer:
+    """The tokens of one person at one tool server. `grant`: None for a person who has not signed in.
+
+    A person who signs in again gets another grant, so `key` tells sessions of different accounts apart.
+    """
+
+    server: UUID
+    name: str
+    grant: UUID | None = None
+
+    @property
+    def key(self) -> str:
+        return str(self.grant or "")
+
+    async def token(self, refused: str = "") -> str:
+        """Return a token that may work. `refused`: a token that the server has just refused.
+
+        Raises `SignInRequired` and `SignInUnavailable`.
+        """
+        if self.grant is None:
+            raise SignInRequired(Sentence(NOT_SIGNED_IN, name=self.name))
+        try:
+            async with asyncio.timeout(REFRESH_WAIT):
+                while True:
+                    state = await on_database(_look, self.grant, self.name, refused)
+                    if isinstance(state, str):
+                        return state
+                    if state is None:
+                        await asyncio.sleep(LOOK_AGAIN)
+                    else:
+                        await asyncio.shield(_begin(self.grant, self.name, state))
+        except TimeoutError as error:
+            why = Sentence("The sign-in server does not answer.")
+            raise SignInUnavailable(Sentence(UNAVAILABLE, name=self.name, why=why)) from error
+
+    async def refuse(self, token: str) -> SignInRequired:
+        """Mark the grant as ended, since the server refuses a fresh token. Returns the error for the person."""
+        if self.grant is not None:
+            await on_database(_end, self.grant, token, ToolGrant.End.REVOKED)
+        return SignInRequired(Sentence(ENDED, name=self.name))
+
+    async def want_scope(self, scope: str) -> SignInRequired:
+        """Store the scope that the server wants in addition. Returns the error for the person."""
+        if self.grant is not None:
+            await on_database(_want_scope, self.grant, scope)
+        return SignInRequired(Sentence(MORE_SCOPE, name=self.name))
+
+
+class BearerAuth(httpx2.Auth):
+    """Sends the token of a person with each request. A refused token is renewed once."""
+
+    def __init__(self, bearer: PersonBearer) -> None:
+        self._bearer = bearer
+
+    async def async_auth_flow(self, request: httpx2.Request) -> AsyncGenerator[httpx2.Request, httpx2.Response]:
+        """Yield the request with the token. Raises `SignInRequired` and `SignInUnavailable`."""
+        token = await self._bearer.token()
+        request.headers["Authorization"] = f"Bearer {token}"
+        response = yield request
+        if response.status_code == 401:
+            token = await self._bearer.token(refused=token)
+            request.headers["Authorization"] = f"Bearer {token}"
+            response = yield request
+            if response.status_code == 401:
+                raise await self._bearer.refuse(token)
+        if response.status_code == 403:
+            protocol = await _protocol()
+            scope = protocol.scope_wanted(response)
+            if scope is not None:
+                raise await self._bearer.want_scope(scope)
+
+
+def target_of(row: ToolServer) -> SignInTarget:
+    """Return how an administrator describes the sign-in of a tool server."""
+    return SignInTarget(
+        row.name,
+        row.base_url,
+        sse=row.kind == ToolServer.Kind.SSE,
+        issuer=row.issuer,
+        scope=row.scope,
+        client_id=row.client_id,
+    )
+
+
+def token_request(row: ToolGrant) -> TokenRequest:
+    """Return to whom and as whom requests about the tokens of a grant are sent."""
+    return TokenRequest(
+        row.token_endpoint,
+        row.client_id,
+        row.client_secret,
+        row.auth_method,
+        row.resource,
+        target_of(row.tool_server).named_hosts,
+    )
+
+
+def expiry(tokens: Tokens) -> datetime | None:
+    """Return when the tokens expire; None if the server does not say."""
+    if tokens.expires_in is None:
+        return None
+    return timezone.now() + timedelta(seconds=min(max(tokens.expires_in, 0), LONGEST))
+
+
+def sign_in_problem(bearer: PersonBearer) -> Sentence | None:
+    """Return why the person has to sign in, as far as the rows know; else None."""
+    if bearer.grant is None:
+        return Sentence(NOT_SIGNED_IN, name=bearer.name)
+    row = ToolGrant.objects.select_related("tool_server", "user").filter(pk=bearer.grant).first()
+    return _problem(row, bearer.name)
+
+
+def _problem(row: ToolGrant | None, name: str) -> Sentence | None:
+    if row is None or not row.user.is_active or not serves(row):
+        return Sentence(NOT_SIGNED_IN, name=name)
+    if row.lost:
+        return Sentence(LOST, name=name)
+    return Sentence(ENDED, name=name) if row.ended else None
+
+
+def _look(pk: UUID, name: str, refused: str) -> str | _Refresh | None:
+    """Return a token that may work, the refresh that this process has claimed, or None while another process refreshes.
+
+    Raises `SignInRequired`.
+    """
+    row = ToolGrant.objects.select_related("tool_server", "user").filter(pk=pk).first()
+    problem = _problem(row, name)
+    if row is None or problem is not None:
+        raise SignInRequired(problem or Sentence(NOT_SIGNED_IN, name=name))
+    now = timezone.now()
+    expired = row.expires is not None and row.expires <= now + EARLY
+    if not expired and row.access_token != refused:
+        if row.last_used is None or row.last_used < now - USED_EVERY:
+            ToolGrant.objects.filter(pk=pk).update(last_used=now)
+        return row.access_token
+    if not row.refresh_token:
+        _end(pk, row.access_token, ToolGrant.End.EXPIRED if expired else ToolGrant.End.REVOKED)
+        raise SignInRequired(Sentence(ENDED, name=name))
+    free = Q(refreshing=None) | Q(refreshing__lt=now - CLAIM)
+    if not ToolGrant.objects.filter(free, pk=pk, version=row.version).update(refreshing=now):
+        return None
+    return _Refresh(row.version, row.refresh_token, token_request(row))
+
+
+def serves(row: ToolGrant) -> bool:
+    """Return whether the tokens are for the tool server as it is now. Those of an earlier address go nowhere."""
+    server = row.tool_server
+    return server.enabled and server.access == ToolServer.Access.PERSON and server.base_url == row.address
+
+
+def _begin(pk: UUID, name: str, claimed: _Refresh) -> "asyncio.Task[None]":
+    task = asyncio.create_task(_renew(pk, name, claimed))
+    _refreshes.add(task)
+    task.add_done_callback(_forget)
+    return task
+
+
+def _forget(task: "asyncio.Task[None]") -> None:
+    _refreshes.discard(task)
+    if not task.cancelled():
+        task.exception()  # retrieved, so that asyncio does not log the failure of a turn that was stopped
+
+
+async def _renew(pk: UUID, name: str, claimed: _Refresh) -> None:
+    """Refresh the tokens and store them. Raises `SignInRequired` and `SignInUnavailable`."""
+    protocol = await _protocol()
+    try:
+        tokens: Tokens = await protocol.refresh(claimed.to, refresh_token=claimed.refresh_token)
+    except GrantRefused as error:
+        logger.info("the grant %s was refused: %s", pk, error.code)
+        await on_database(_store_end, pk, claimed.version)
+        raise SignInRequired(Sentence(ENDED, name=name)) from error
+    except SignInUnavailable as error:
+        await on_database(_release, pk, claimed.version)
+        raise SignInUnavailable(Sentence(UNAVAILABLE, name=name, why=error.sentence)) from error
+    await on_database(_store, pk, claimed, tokens)
+
+
+def _store(pk: UUID, claimed: _Refresh, tokens: Tokens) -> None:
+    """Store refreshed tokens. A server that does not rotate sends no new refresh token (RFC 6749, section 6)."""
+    changes = {
+        "access_token": tokens.access_token,
+        "refresh_token": tokens.refresh_token or claimed.refresh_token,
+        "expires": expiry(tokens),
+        "version": claimed.version + 1,
+        "refreshing": None,
+        **({"scope": tokens.scope} if tokens.scope else {}),
+    }
+    ToolGrant.objects.filter(pk=pk, version=claimed.version).update(**changes)
+
+
+def _store_end(pk: UUID, version: int) -> None:
+    ToolGrant.objects.filter(pk=pk, version=version).update(ended=ToolGrant.End.REVOKED, refreshing=None)
+
+
+def _release(pk: UUID, version: int) -> None:
+    ToolGrant.objects.filter(pk=pk, version=version).update(refreshing=None)
+
+
+def _end(pk: UUID, token: str, why: ToolGrant.End) -> None:
+    """Mark the grant as ended, unless it has another token by now."""
+    row = ToolGrant.objects.filter(pk=pk).first()
+    if row is not None and row.access_token == token:
+        ToolGrant.objects.filter(pk=pk, version=row.version).update(ended=why)
+
+
+def _want_scope(pk: UUID, scope: str) -> None:
+    ToolGrant.objects.filter(pk=pk).update(missing_scope=scope[:MAX_ADDRESS])
+
+
+async def _protocol() -> ModuleType:
+    """Import the protocol in a thread at its first use: its package takes half a second to load."""
+    return await asyncio.to_thread(import_module, "llm.oauth.protocol")

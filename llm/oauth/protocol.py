@@ -1,0 +1,416 @@
+"""Speak OAuth 2.1 with a tool server and its authorization server, as the Model Context Protocol asks.
+
+1. `discover` asks the tool server without a token. Its refusal, or a well-known address, leads to its metadata (RFC
+   9728), and these to the metadata of the authorization server (RFC 8414, OpenID Connect Discovery).
+2. `register` makes the workspace a client there (RFC 7591).
+3. `authorization_url` is where the person's browser goes, with PKCE (S256), a state and the resource (RFC 8707).
+4. `exchange` trades the code for tokens, `refresh` renews them, and `revoke` ends them (RFC 7009).
+
+The documents are read by the classes of the protocol's package. Its own flow is not used: it waits in one process for a
+browser, and keeps one person's tokens. Import this module only to sign in: loading the package takes half a second.
+"""
+
+import base64
+from collections.abc import Mapping
+from urllib.parse import quote
+
+import httpx2
+from mcp.client.auth import OAuthFlowError, OAuthRegistrationError
+from mcp.client.auth.oauth2 import check_registration_usable
+from mcp.client.auth.utils import (
+    build_oauth_authorization_server_metadata_discovery_urls,
+    build_protected_resource_metadata_discovery_urls,
+    create_oauth_metadata_request,
+    extract_field_from_www_auth,
+    extract_resource_metadata_from_www_auth,
+    extract_scope_from_www_auth,
+    get_client_metadata_scopes,
+    handle_auth_metadata_response,
+    handle_protected_resource_response,
+    handle_registration_response,
+    validate_authorization_response_iss,
+)
+from mcp.shared.auth import OAuthClientMetadata, OAuthMetadata, OAuthToken, ProtectedResourceMetadata
+from mcp.shared.auth_utils import check_resource_allowed, resource_url_from_server_url
+from mcp_types import LATEST_PROTOCOL_VERSION
+from pydantic import ValidationError
+
+from core.errors import ProductError
+from core.json_types import JsonObject
+from core.sentences import Sentence
+from core.text import clean
+from llm.models.tool_sign_in import MAX_ADDRESS
+from llm.oauth.errors import GrantRefused, SignInUnavailable, sign_in_failed
+from llm.oauth.http import UNREACHABLE, send
+from llm.oauth.values import (
+    GRANTS,
+    PRODUCT,
+    REGISTERED,
+    OAuthClient,
+    SignInDiscovery,
+    SignInTarget,
+    TokenRequest,
+    Tokens,
+)
+
+# The preferred one first. Servers disagree on how a secret is encoded for HTTP Basic, but not for a form.
+AUTH_METHODS = ("client_secret_post", "client_secret_basic", "none")
+GOOGLE = "https://accounts.google.com"
+MAX_TOKEN = 20_000  # characters
+MAX_WORDS = 300  # characters of a server's own words in a sentence
+_DENIED = (401, 403)
+_TEMPORARY = ("temporarily_unavailable", "server_error", "slow_down")
+
+
+async def discover(target: SignInTarget) -> SignInDiscovery:
+    """Find the authorization server. Raises `tool_sign_in_unreachable` and `tool_sign_in_failed` (502)."""
+    challenge = await _challenge(target)
+    sources: list[str] = []
+    resource = await _resource(target, challenge, sources)
+    if not target.issuer and resource is None:
+        issuer = None
+        expected = str(httpx2.URL(target.address).join("/")).rstrip("/")
+    else:
+        issuer = target.issuer or str(resource.authorization_servers[0] if resource is not None else "")
+        expected = issuer
+    metadata = await _authorization_server(target, issuer, expected, sources)
+    methods = metadata.code_challenge_methods_supported
+    # The protocol asks clients to refuse a server that does not name PKCE. Some name nothing and support it; an
+    # administrator who names the client by hand vouches for those.
+    if "S256" not in (methods or ()) and (methods or not target.client_id):
+        raise sign_in_failed(
+            Sentence(
+                "The sign-in of {name} does not say that it supports PKCE with S256, which protects codes. Ask its "
+                "operator, or enter the ID of a client of your own there.",
+                name=target.name,
+            )
+        )
+    scope = target.scope or get_client_metadata_scopes(
+        extract_scope_from_www_auth(challenge), resource, metadata, list(GRANTS)
+    )
+    discovery = SignInDiscovery(
+        issuer=str(metadata.issuer),
+        authorization_endpoint=str(metadata.authorization_endpoint),
+        token_endpoint=str(metadata.token_endpoint),
+        registration_endpoint=str(metadata.registration_endpoint or ""),
+        revocation_endpoint=str(metadata.revocation_endpoint or ""),
+        # Without metadata nothing is named: such servers may refuse the parameter.
+        resource=str(resource.resource) if resource is not None else "",
+        scope=scope or "",
+        auth_methods=tuple(metadata.token_endpoint_auth_methods_supported or ("client_secret_basic",)),
+        documents=bool(metadata.client_id_metadata_document_supported),
+        iss_required=bool(metadata.authorization_response_iss_parameter_supported),
+        sources=tuple(sources),
+    )
+    _check(target, discovery)
+    return discovery
+
+
+async def _challenge(target: SignInTarget) -> httpx2.Response:
+    """Return the answer of the tool server to a request without a token."""
+    if target.sse:
+        request = httpx2.Request("GET", target.address, headers={"Accept": "text/event-stream"})
+    else:
+        hello: JsonObject = {
+            "jsonrpc": "2.0",
+            "id": 1,
+            "method": "initialize",
+            "params": {
+                "protocolVersion": LATEST_PROTOCOL_VERSION,
+                "capabilities": {},
+                "clientInfo": {"name": PRODUCT, "version": "1"},
+            },
+        }
+        accept = "application/json, text/event-stream"
+        request = httpx2.Request("POST", target.address, json=hello, headers={"Accept": accept})
+    return await send(request, target.named_hosts, body=False)
+
+
+async def _resource(
+    target: SignInTarget, challenge: httpx2.Response, sources: list[str]
+) -> ProtectedResourceMetadata | None:
+    """Return the tool server's metadata, or None if it publishes none."""
+    named = extract_resource_metadata_from_www_auth(challenge) if challenge.status_code in _DENIED else None
+    for url in build_protected_resource_metadata_discovery_urls(named, target.address):
+        response = await _read(target, url)
+        if response.status_code >= 500 or response.status_code == 429:
+            # A failing server says nothing about whether it has metadata.
+            raise _answered(response)
+        metadata = await handle_protected_resource_response(response)
+        if metadata is not None:
+            own = resource_url_from_server_url(target.address)
+            if not check_resource_allowed(requested_resource=own, configured_resource=str(metadata.resource)):
+                raise sign_in_failed(
+                    Sentence(
+                        "{name} says that its sign-in is for {resource}, which is another address. Correct the URL of "
+                        "the tool server, or tell its operator.",
+                        name=target.name,
+                        resource=str(metadata.resource)[:MAX_WORDS],
+                    )
+                )
+            sources.append(url)
+            return metadata
+    return None
+
+
+async def _authorization_server(
+    target: SignInTarget, issuer: str | None, expected: str, sources: list[str]
+) -> OAuthMetadata:
+    for url in build_oauth_authorization_server_metadata_discovery_urls(issuer, target.address):
+        response = await _read(target, url)
+        going_on, metadata = await handle_auth_metadata_response(response)
+        if not going_on:
+            raise _answered(response)
+        if metadata is None:
+            continue
+        # Servers of Google and others differ from their tool servers' documents by the slash at the end. Both spellings
+        # lead to the same metadata (RFC 8414, section 3.1), so they name the same server.
+        if str(metadata.issuer).rstrip("/") != expected.rstrip("/"):
+            raise sign_in_failed(
+                Sentence(
+                    "The sign-in server of {name} calls itself “{issuer}”, not “{expected}”. A sign-in there would not "
+                    "be safe. Tell an administrator.",
+                    name=target.name,
+                    issuer=str(metadata.issuer)[:MAX_WORDS],
+                    expected=expected[:MAX_WORDS],
+                ),
+                code="tool_sign_in_issuer",
+            )
+        sources.append(url)
+        return metadata
+    raise sign_in_failed(
+        Sentence(
+            "{name} does not say where people sign in. Check its URL, or enter the issuer of its sign-in server.",
+            name=target.name,
+        )
+    )
+
+
+async def _read(target: SignInTarget, url: str) -> httpx2.Response:
+    try:
+        request = create_oauth_metadata_request(url)
+    except (httpx2.InvalidURL, ValueError) as error:
+        raise sign_in_failed(
+            Sentence("{name} names an address that is none: {url}.", name=target.name, url=clean(url)[:MAX_WORDS])
+        ) from error
+    return await send(request, target.named_hosts)
+
+
+def _check(target: SignInTarget, discovery: SignInDiscovery) -> None:
+    """Refuse addresses that are too long to be stored, and browsers' addresses without encryption."""
+    texts = (
+        discovery.issuer,
+        discovery.authorization_endpoint,
+        discovery.token_endpoint,
+        discovery.registration_endpoint,
+        discovery.revocation_endpoint,
+        discovery.resource,
+        discovery.scope,
+    )
+    if any(len(text) > MAX_ADDRESS for text in texts):
+        raise sign_in_failed(
+            Sentence("The description of the sign-in of {name} is too long. Tell its operator.", name=target.name)
+        )
+    page = httpx2.URL(discovery.authorization_endpoint)
+    if page.scheme != "https" and page.host not in target.named_hosts:
+        raise sign_in_failed(
+            Sentence(
+                "The page on which people sign in to {name} must begin with https://: {url}.",
+                name=target.name,
+                url=discovery.authorization_endpoint[:MAX_WORDS],
+            )
+        )
+
+
+async def register(
+    target: SignInTarget, discovery: SignInDiscovery, *, redirect_uri: str, site: str, scope: str
+) -> OAuthClient:
+    """Register the workspace as a client. `scope`: what it will ask for.
+
+    Raises `tool_sign_in_registration` (502) if the server refuses it.
+    """
+    supported = [method for method in AUTH_METHODS if method in discovery.auth_methods]
+    if not supported:
+        raise sign_in_failed(
+            Sentence(
+                "The sign-in server of {name} wants clients to authenticate with {methods}, which is not supported.",
+                name=target.name,
+                methods=", ".join(discovery.auth_methods)[:MAX_WORDS],
+            )
+        )
+    metadata = client_metadata(redirect_uri=redirect_uri, site=site, auth_method=supported[0], scope=scope)
+    body = metadata.model_dump(by_alias=True, mode="json", exclude_none=True)
+    request = httpx2.Request("POST", discovery.registration_endpoint, json=body)
+    response = await send(request, target.named_hosts)
+    try:
+        client = await handle_registration_response(response)
+        check_registration_usable(client)
+    except OAuthRegistrationError as error:
+        raise _registration_refused(target, response) from error
+    if len(client.client_id) > MAX_ADDRESS or len(client.client_secret or "") > MAX_TOKEN:
+        raise _registration_refused(target, response)
+    return OAuthClient(
+        client.client_id,
+        client.client_secret or "",
+        client.token_endpoint_auth_method or supported[0],
+        REGISTERED,
+        client.client_secret_expires_at or 0,
+    )
+
+
+def client_metadata(*, redirect_uri: str, site: str, auth_method: str, scope: str = "") -> OAuthClientMetadata:
+    """Return the description of the workspace as a client. `site`: the origin of this site."""
+    local = httpx2.URL(redirect_uri).host in ("127.0.0.1", "localhost", "::1")
+    return OAuthClientMetadata.model_validate(
+        {
+            "client_name": PRODUCT,
+            "client_uri": site,
+            "redirect_uris": [redirect_uri],
+            "grant_types": list(GRANTS),
+            "response_types": ["code"],
+            "token_endpoint_auth_method": auth_method,
+            "application_type": "native" if local else "web",
+            "scope": scope or None,
+        }
+    )
+
+
+def authorization_url(
+    discovery: SignInDiscovery, client: OAuthClient, *, redirect_uri: str, state: str, challenge: str, scope: str
+) -> str:
+    """Return the address of the page on which the person signs in. `challenge`: that of PKCE."""
+    parameters = {
+        "response_type": "code",
+        "client_id": client.client_id,
+        "redirect_uri": redirect_uri,
+        "state": state,
+        "code_challenge": challenge,
+        "code_challenge_method": "S256",
+    }
+    if discovery.resource:
+        parameters["resource"] = discovery.resource
+    if discovery.issuer.rstrip("/") == GOOGLE:
+        # Google gives refresh tokens for these parameters, and not for the scope `offline_access`.
+        parameters |= {"access_type": "offline", "prompt": "consent"}
+    if scope:
+        parameters["scope"] = scope
+        if "offline_access" in scope.split():
+            parameters["prompt"] = "consent"  # OpenID Connect Core 11 asks for it
+    return str(httpx2.URL(discovery.authorization_endpoint).copy_merge_params(parameters))
+
+
+def issuer_matches(iss: str | None, *, issuer: str, required: bool) -> bool:
+    """Return whether the answer to an authorization request comes from the issuer (RFC 9207)."""
+    metadata = OAuthMetadata.model_validate(
+        {
+            "issuer": issuer,
+            "authorization_endpoint": issuer,
+            "token_endpoint": issuer,
+            "authorization_response_iss_parameter_supported": required,
+        }
+    )
+    try:
+        validate_authorization_response_iss(iss, metadata)
+    except OAuthFlowError:
+        return False
+    return True
+
+
+async def exchange(to: TokenRequest, *, code: str, verifier: str, redirect_uri: str) -> Tokens:
+    """Return the tokens for a code. Raises `GrantRefused` and `SignInUnavailable`."""
+    form = {
+        "grant_type": "authorization_code",
+        "code": code,
+        "redirect_uri": redirect_uri,
+        "code_verifier": verifier,
+    }
+    return await _tokens(to, form)
+
+
+async def refresh(to: TokenRequest, *, refresh_token: str) -> Tokens:
+    """Return new tokens for a refresh token. Raises `GrantRefused` and `SignInUnavailable`."""
+    return await _tokens(to, {"grant_type": "refresh_token", "refresh_token": refresh_token})
+
+
+def scope_wanted(response: httpx2.Response) -> str | None:
+    """Return the scope for which a tool server refuses a call, empty if it does not name it; else None."""
+    if extract_field_from_www_auth(response, "error") != "insufficient_scope":
+        return None
+    return clean(extract_scope_from_www_auth(response) or "")
+
+
+async def revoke(to: TokenRequest, *, token: str, hint: str) -> None:
+    """Ask the server to end a token (RFC 7009). `hint`: its kind. Raises `SignInUnavailable`."""
+    response = await _post(to, {"token": token, "token_type_hint": hint})
+    if response.status_code != 200:
+        raise SignInUnavailable(_status_sentence(response))
+
+
+async def _tokens(to: TokenRequest, form: Mapping[str, str]) -> Tokens:
+    response = await _post(to, {**form, **({"resource": to.resource} if to.resource else {})})
+    host = response.request.url.host
+    code, description = _error_of(response)
+    # Some servers answer a refusal with status 200.
+    if code and code not in _TEMPORARY and response.status_code < 500 and response.status_code != 429:
+        raise GrantRefused(code, description)
+    if response.status_code not in (200, 201):
+        raise SignInUnavailable(_status_sentence(response))
+    try:
+        token = OAuthToken.model_validate_json(response.content)
+    except ValidationError as error:
+        raise SignInUnavailable(Sentence("{host} gave an answer that cannot be read.", host=host)) from error
+    refresh_token, scope = token.refresh_token or "", token.scope or ""
+    if max(len(token.access_token), len(refresh_token)) > MAX_TOKEN or len(scope) > MAX_ADDRESS:
+        raise SignInUnavailable(Sentence("{host} gave an answer that is too large.", host=host))
+    if not (token.access_token.isascii() and token.access_token.isprintable()):
+        raise SignInUnavailable(Sentence("{host} gave a token that cannot be sent.", host=host))
+    return Tokens(token.access_token, refresh_token, token.expires_in, scope)
+
+
+async def _post(to: TokenRequest, form: Mapping[str, str]) -> httpx2.Response:
+    """Send a form to a token endpoint, with the client's authentication (RFC 6749, section 2.3.1)."""
+    fields = {**form, "client_id": to.client_id}
+    headers = {"Accept": "application/json"}
+    if to.client_secret and to.auth_method == "client_secret_post":
+        fields["client_secret"] = to.client_secret
+    elif to.client_secret and to.auth_method == "client_secret_basic":
+        pair = f"{quote(to.client_id, safe='')}:{quote(to.client_secret, safe='')}"
+        headers["Authorization"] = f"Basic {base64.b64encode(pair.encode()).decode()}"
+    try:
+        return await send(httpx2.Request("POST", to.endpoint, data=fields, headers=headers), to.named_hosts)
+    except ProductError as error:
+        raise SignInUnavailable(error.sentence) from error
+
+
+def _error_of(response: httpx2.Response) -> tuple[str, str]:
+    """Return the error code and description of a response, or empty texts."""
+    try:
+        body = response.json()
+    except ValueError:
+        return "", ""
+    if not isinstance(body, dict) or not isinstance(body.get("error"), str):
+        return "", ""
+    description = body.get("error_description")
+    return clean(body["error"])[:100], clean(description if isinstance(description, str) else "")[:MAX_WORDS]
+
+
+def _registration_refused(target: SignInTarget, response: httpx2.Response) -> ProductError:
+    code, description = _error_of(response)
+    sentence = Sentence(
+        "The sign-in server of {name} does not register this workspace as a client, and says: {reason}. An "
+        "administrator can enter the ID of a client that was made there by hand.",
+        name=target.name,
+        reason=(description or code or str(response.status_code)).rstrip("."),
+    )
+    return sign_in_failed(sentence, code="tool_sign_in_registration")
+
+
+def _status_sentence(response: httpx2.Response) -> Sentence:
+    return Sentence(
+        "{host} answered with status {status}.", host=response.request.url.host, status=response.status_code
+    )
+
+
+def _answered(response: httpx2.Response) -> ProductError:
+    sentence = Sentence("{why} Try again, or tell an administrator.", why=_status_sentence(response))
+    return sign_in_failed(sentence, code=UNREACHABLE)
