@@ -252,7 +252,7 @@ PROOFS = {  # sentences about learnt deviations, see `llm.services.learn_fact`
     "untagged_reasoning": gettext_lazy("Its reasoning came without an opening tag on %(day)s."),
     "own_effort": gettext_lazy("It refused the least effort of reasoning on %(day)s, and took this one."),
 }
-FOR_PEOPLE = ("display_name", "description", "icon", "order", "hidden")
+FOR_PEOPLE = ("display_name", "description", "icon", "colour", "order", "hidden")
 IN_FORCE = ("window_in_force", "images_in_force")
 IN_USE = ("is_default", "counting", "was_read", "token_ratio", "ratio_samples")
 SOURCES = {  # words for windows that are not learnt, see `llm.learning.window_source`

@@ -95,7 +95,7 @@ class PersonaAdmin(RowAdmin):
     autocomplete_fields = ("owner",)
     readonly_fields = ("version",)
     fieldsets = (
-        (None, {"fields": ("name", "description", "visibility", "owner", "version", "tag")}),
+        (None, {"fields": ("name", "icon", "colour", "description", "visibility", "owner", "version", "tag")}),
         ("Prompt", {"fields": ("instructions", "replaces_system_prompt", "date_awareness", "reminders")}),
         ("Answers with", {"fields": ("model", "effort", "budget_profile", "tools")}),
         ("Start", {"fields": ("starter_messages",)}),

@@ -215,7 +215,7 @@ class PersonaForm(PersonaRules):
     class Meta:
         model = Persona
         fields: ClassVar = [
-            *("name", "description", "owner", "instructions", "replaces_system_prompt", "model", "effort"),
+            *("name", "icon", "colour", "description", "owner", "instructions", "replaces_system_prompt", "model", "effort"),
             *("budget_profile", "tools", "reminders", "date_awareness", "starter_messages", "visibility"),
         ]
 
@@ -267,7 +267,7 @@ class PersonaPageForm(PersonaRules):
     class Meta:
         model = Persona
         fields: ClassVar = [
-            *("name", "description", "instructions", "replaces_system_prompt", "model", "effort", "budget_profile"),
+            *("name", "icon", "colour", "description", "instructions", "replaces_system_prompt", "model", "effort", "budget_profile"),
             *("tools", "date_awareness", "starter_messages", "visibility"),
         ]
         widgets: ClassVar = dict.fromkeys(("budget_profile", "date_awareness", "visibility"), forms.RadioSelect)

@@ -39,7 +39,7 @@ class ProjectForm(forms.ModelForm[Project]):
 
     class Meta:
         model = Project
-        fields: ClassVar = ["name", "instructions", "persona", "owner", "web"]
+        fields: ClassVar = ["name", "icon", "colour", "instructions", "persona", "owner", "web"]
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -156,7 +156,7 @@ class ProjectAdmin(RowAdmin):
     search_fields = ("name", "=id", "=owner__username")
     search_help_text = "A name, the id of a project, or a user name"
     autocomplete_fields = ("owner",)
-    fields = ("name", "owner", "persona", "web", "instructions", "file", "based_on")
+    fields = ("name", "icon", "colour", "owner", "persona", "web", "instructions", "file", "based_on")
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Project]:
         rows: QuerySet[Project] = super().get_queryset(request)
@@ -182,6 +182,8 @@ class ProjectAdmin(RowAdmin):
         cleaned = form.cleaned_data
         fields: services.ProjectFields = {
             "name": cleaned["name"],
+            "icon": cleaned["icon"],
+            "colour": cleaned["colour"],
             "instructions": cleaned["instructions"],
             "persona": cleaned["persona"],
             "web": cleaned["web"],
