@@ -215,7 +215,17 @@ class PersonaForm(PersonaRules):
     class Meta:
         model = Persona
         fields: ClassVar = [
-            *("name", "icon", "colour", "description", "owner", "instructions", "replaces_system_prompt", "model", "effort"),
+            *(
+                "name",
+                "icon",
+                "colour",
+                "description",
+                "owner",
+                "instructions",
+                "replaces_system_prompt",
+                "model",
+                "effort",
+            ),
             *("budget_profile", "tools", "reminders", "date_awareness", "starter_messages", "visibility"),
         ]
 
@@ -267,7 +277,17 @@ class PersonaPageForm(PersonaRules):
     class Meta:
         model = Persona
         fields: ClassVar = [
-            *("name", "icon", "colour", "description", "instructions", "replaces_system_prompt", "model", "effort", "budget_profile"),
+            *(
+                "name",
+                "icon",
+                "colour",
+                "description",
+                "instructions",
+                "replaces_system_prompt",
+                "model",
+                "effort",
+                "budget_profile",
+            ),
             *("tools", "date_awareness", "starter_messages", "visibility"),
         ]
         widgets: ClassVar = dict.fromkeys(("budget_profile", "date_awareness", "visibility"), forms.RadioSelect)
