@@ -49,8 +49,8 @@ def files_of(project: Project) -> QuerySet[File]:
 def create_project(*, user: User, fields: ProjectFields, owner: User | None = None) -> Project:
     """Create a project. The name is required. An administrator may create one for another `owner`.
 
-    Raises `empty_name`, `instructions_too_long`, `variable_unknown`, `unknown_face`, or `NotFound` for a persona that is
-    hidden from the owner.
+    Raises `empty_name`, `instructions_too_long`, `variable_unknown`, `unknown_face`, or `NotFound` for a persona that
+    the owner does not see.
     """
     project = Project(owner=owner or user)
     if project.owner != user:
