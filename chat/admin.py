@@ -139,7 +139,7 @@ class ApprovalFilter(admin.SimpleListFilter):
 @admin.register(Turn)
 class TurnAdmin(RecordAdmin):
     ordering = ("-id",)
-    list_display = ("id", "of_owner", "model", "status_label", "tokens", "took", "error_code", "created")
+    list_display = ("created", "of_owner", "model", "status_label", "tokens", "took", "error_code")
     list_select_related = ("model", "conversation__owner")
     list_filter = ("status", ApprovalFilter, ErrorFilter, "model", ("fallback_reason", admin.EmptyFieldListFilter))
     search_fields = ("=id", "=conversation__id", "=conversation__owner__username")
@@ -151,6 +151,7 @@ class TurnAdmin(RecordAdmin):
         *("created", "started", "finished", "waited", "first_token", "took"),
         *("heartbeat", "attempt", "seq", "stop_requested", "stop_took"),
     )
+    actions_detail: Any = ("replay",)
 
     of_conversation = column("conversation_id", "Conversation")
     of_owner = column("conversation.owner", "Owner")
@@ -159,6 +160,13 @@ class TurnAdmin(RecordAdmin):
     def get_queryset(self, request: HttpRequest) -> QuerySet[Turn]:
         rows: QuerySet[Turn] = super().get_queryset(request)
         return rows.defer("report").annotate(answer_error=F("answer__error_code"))
+
+    def has_replay_permission(self, request: HttpRequest, object_id: str | None = None) -> bool:
+        return self.has_view_permission(request) and acting(request).has_perm("chat.add_replay")
+
+    @button("Plan it again with …", icon="science", permission="replay")
+    def replay(self, request: HttpRequest, object_id: str) -> HttpResponse:
+        return redirect(reverse("admin:chat_replay_add", query={"turn_id": object_id}))
 
     @display(description="Status", ordering="status", label=STATES)
     def status_label(self, turn: Turn) -> str:

@@ -30,10 +30,11 @@ INSTEAD = ("model", "profile", *CHOICES, "system_prompt")
 
 
 class ReplayForm(forms.ModelForm[Replay]):
-    """The form of a new replay. The admin sets `user`, the author."""
+    """The form of a new replay, of one turn or of many. The admin sets `user`, the author."""
 
     user: User
 
+    turn_id = forms.CharField(required=False, widget=forms.HiddenInput)
     conversation_id = forms.CharField(
         label="Conversation",
         required=False,
@@ -42,8 +43,8 @@ class ReplayForm(forms.ModelForm[Replay]):
             "The id of a conversation whose newest turns are planned again. Empty: a sample of all conversations."
         ),
     )
-    confirmed = forms.BooleanField(
-        label="Yes, ask",
+    asks = forms.BooleanField(
+        label="Ask the model, too",
         required=False,
         widget=UnfoldBooleanWidget,
         help_text=f"Each turn is a model call that costs money, at most {Replay.MOST_ASKED} of them, and only in "
@@ -58,21 +59,31 @@ class ReplayForm(forms.ModelForm[Replay]):
         data: dict[str, Any] = super().clean() or {}
         if self.errors:
             return data
-        if data["asks"] and not data["confirmed"]:
-            raise forms.ValidationError({"confirmed": gettext("Tick this as well, or do not ask the model.")})
-        fields = {name: data[name] for name in ("most", *INSTEAD, "asks")}
+        fields = {name: data[name] for name in (*INSTEAD, "asks")}
         try:
-            conversation = services.conversation_of(data["conversation_id"]) if data["conversation_id"] else None
-            services.check(user=self.user, job=Replay(conversation=conversation, **fields))
+            turn = services.turn_of(data["turn_id"]) if data["turn_id"] else None
+            conversation = turn.conversation if turn is not None else None
+            if data["conversation_id"] and turn is None:
+                conversation = services.conversation_of(data["conversation_id"])
+            turn_id = turn.pk if turn is not None else None
+            most = 1 if turn is not None else data["most"]
+            services.check(user=self.user, job=Replay(conversation=conversation, turn_id=turn_id, most=most, **fields))
         except ProductError as error:
             raise forms.ValidationError(str(error.sentence), code=error.code) from error
         self.instance.conversation = conversation
+        if turn is not None:
+            self.instance.turn_id, self.instance.most = turn.pk, 1
         return data
 
 
 def _shown(job: Replay, name: str) -> object:
     """Return the value of a changed setting; of a choice its words."""
     return getattr(job, f"get_{name}_display")() if name in CHOICES else getattr(job, name)
+
+
+def _asks_for_turn(request: HttpRequest) -> bool:
+    """Return whether the form of a new replay is for one turn, which `turn_id` names."""
+    return bool(request.POST.get("turn_id") or request.GET.get("turn_id"))
 
 
 @admin.register(Replay)
@@ -93,7 +104,8 @@ class ReplayAdmin(RecordAdmin):
 
     def get_fields(self, request: HttpRequest, obj: Any = None) -> Any:
         if obj is None:
-            return ("conversation_id", "most", *INSTEAD, "asks", "confirmed")
+            place = ("turn_id",) if _asks_for_turn(request) else ("conversation_id", "most")
+            return (*place, *INSTEAD, "asks")
         return ("author", "created", "turns_of", "instead", "asks")  # the results show the fields that change
 
     def get_form(self, request: HttpRequest, obj: Any = None, change: bool = False, **kwargs: Any) -> Any:
@@ -113,6 +125,12 @@ class ReplayAdmin(RecordAdmin):
 
     def response_add(self, request: HttpRequest, obj: Any, post_url_continue: str | None = None) -> HttpResponse:
         return HttpResponseRedirect(reverse("admin:chat_replay_change", args=[obj.pk]))
+
+    def add_view(
+        self, request: HttpRequest, form_url: str = "", extra_context: dict[str, Any] | None = None
+    ) -> HttpResponse:
+        title = gettext("Plan it again with …") if _asks_for_turn(request) else gettext("Plan past turns again with …")
+        return super().add_view(request, form_url, {"title": title, **(extra_context or {})})
 
     def change_view(
         self, request: HttpRequest, object_id: str, form_url: str = "", extra_context: dict[str, Any] | None = None
@@ -148,6 +166,8 @@ class ReplayAdmin(RecordAdmin):
 
     @display(description="Turns of")
     def turns_of(self, job: Replay) -> str:
+        if job.turn_id is not None:
+            return _("One turn of conversation %(id)s") % {"id": job.conversation_id}
         if job.conversation_id is None:
             return _("a sample of all")
         return _("Conversation %(id)s") % {"id": job.conversation_id}

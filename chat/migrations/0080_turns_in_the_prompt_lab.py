@@ -1,0 +1,35 @@
+"""The prompt lab starts from a turn, and names its fields as the budget profile does."""
+
+import django.db.models.deletion
+from django.db import migrations, models
+
+
+class Migration(migrations.Migration):
+
+    dependencies = [
+        ('chat', '0075_team_shares'),
+        ('personas', '0014_plain_help_texts'),
+    ]
+
+    operations = [
+        migrations.AddField(
+            model_name='replay',
+            name='turn_id',
+            field=models.UUIDField(editable=False, null=True),
+        ),
+        migrations.AlterField(
+            model_name='replay',
+            name='layout',
+            field=models.CharField(blank=True, choices=[('near_end', 'Persona and project files near the end'), ('files_first', 'Project files first (cheaper with prompt caching)'), ('all_first', 'Everything stable first (cheapest with prompt caching)')], db_default='', default='', help_text="Empty: the profile's value, or the value at that time.", max_length=20, verbose_name='order of the prompt'),
+        ),
+        migrations.AlterField(
+            model_name='replay',
+            name='policy',
+            field=models.CharField(blank=True, choices=[('recent', 'Recent: the newest turns, without gaps'), ('priority', 'Priority: tool groups first, then what fits')], db_default='', default='', help_text="Empty: the profile's value, or the value at that time.", max_length=20, verbose_name='what stays when not everything fits'),
+        ),
+        migrations.AlterField(
+            model_name='replay',
+            name='profile',
+            field=models.ForeignKey(blank=True, help_text='Empty: with the numbers of that time.', null=True, on_delete=django.db.models.deletion.CASCADE, related_name='+', to='personas.budgetprofile', verbose_name='budget profile'),
+        ),
+    ]
