@@ -38,8 +38,9 @@ __all__ = ["text_admin"]  # Django finds admin classes only in this module
 
 @admin.register(Conversation)
 class ConversationAdmin(RecordAdmin):
+    empty_words = "No conversations yet."
     ordering = ("-id",)
-    list_display = ("id", "owner", "persona_name", "state_label", "archived", "created", "updated")
+    list_display = ("created", "owner", "persona_name", "state_label", "archived", "updated")
     list_select_related = ("owner", "persona")
     list_filter = ("state", "archived", "legal_hold")
     search_fields = ("=id", "=owner__username")
@@ -138,6 +139,7 @@ class ApprovalFilter(admin.SimpleListFilter):
 
 @admin.register(Turn)
 class TurnAdmin(RecordAdmin):
+    empty_words = "No question was asked yet."
     ordering = ("-id",)
     list_display = ("created", "of_owner", "model", "status_label", "tokens", "took", "error_code")
     list_select_related = ("model", "conversation__owner")
@@ -227,6 +229,7 @@ class ReasonFilter(admin.SimpleListFilter):
 class JudgedAnswerAdmin(RecordAdmin):
     """List the answers with feedback. Comments are written for administrators; messages are not shown."""
 
+    empty_words = "Nobody has judged an answer yet."
     ordering = (F("feedback_at").desc(nulls_last=True), "-id")
     list_display = ("judged", "verdict", "why", "comment", "model", "persona_name", "of_owner")
     list_display_links = ("judged",)
@@ -296,7 +299,8 @@ class JudgedAnswerAdmin(RecordAdmin):
 
 @admin.register(Summary)
 class SummaryAdmin(RecordAdmin):
-    list_display = ("id", "of_conversation", "messages", "tokens_in", "tokens_out", "model_name", "version", "created")
+    empty_words = "No conversation was summarised yet."
+    list_display = ("created", "messages", "tokens_in", "tokens_out", "model_name", "version")
     search_fields = ("=id", "=conversation__id", "=conversation__owner__username")
     search_help_text = "The id of a summary or conversation, or a user name"
     fields = (
@@ -313,7 +317,8 @@ class SummaryAdmin(RecordAdmin):
 
 @admin.register(SummaryJob)
 class SummaryJobAdmin(RecordAdmin):
-    list_display = ("id", "of_conversation", "reason", "status_label", "code", "created", "finished")
+    empty_words = "No summary was due yet."
+    list_display = ("created", "reason", "status_label", "code", "finished")
     list_filter = ("status", "reason", ("code", admin.EmptyFieldListFilter))
     search_fields = ("=id", "=conversation__id", "=conversation__owner__username")
     search_help_text = "The id of a job or conversation, or a user name"
@@ -334,16 +339,9 @@ class SummaryJobAdmin(RecordAdmin):
 
 @admin.register(Share)
 class ShareAdmin(RecordAdmin):
+    empty_words = "Nobody has shared a conversation by a link yet."
     ordering = ("-id",)
-    list_display = (
-        "id",
-        "owner",
-        "of_conversation",
-        "has_password",
-        "shows_context",
-        "expires",
-        "created",
-    )
+    list_display = ("created", "owner", "has_password", "shows_context", "expires")
     list_select_related = ("conversation__owner",)
     list_filter = ("shows_context", "names_sources")
     search_fields = ("=id", "=conversation__id", "=conversation__owner__username")
@@ -362,8 +360,9 @@ class ShareAdmin(RecordAdmin):
 
 @admin.register(Import)
 class ImportAdmin(RecordAdmin):
+    empty_words = "Nobody has imported conversations yet."
     ordering = ("-id",)
-    list_display = ("id", "owner", "status_label", "error_code", "size", "imported", "known", "skipped", "created")
+    list_display = ("created", "owner", "status_label", "error_code", "size", "imported", "known", "skipped")
     list_select_related = ("owner",)
     list_filter = ("status", "error_code")
     search_fields = ("=id", "=owner__username")

@@ -254,7 +254,9 @@ PROOFS = {  # sentences about learnt deviations, see `llm.services.learn_fact`
 }
 FOR_PEOPLE = ("display_name", "description", "icon", "colour", "order", "hidden")
 IN_FORCE = ("window_in_force", "images_in_force")
-IN_USE = ("is_default", "counting", "was_read", "token_ratio", "ratio_samples")
+IN_USE = ("is_default", "counting", "was_read", "measured_ratio", "ratio_samples")
+# Columns of the list, by the field without which no row has them: a list without them fits its page.
+IF_SOME_HAVE = {"retirement": "retires_on", "fallback": "fallback"}
 SOURCES = {  # words for windows that are not learnt, see `llm.learning.window_source`
     "typed": gettext_lazy("typed"),
     "server": gettext_lazy("served"),
@@ -270,19 +272,10 @@ SCRIPT_LABELS: dict[Script, Any] = {
 
 @admin.register(Model)
 class ModelRowAdmin(RowAdmin):
+    empty_words = "No models yet. Add a provider first, then take its models over."
     kind = "model"
     form = ModelForm
-    list_display = (
-        "name",
-        "provider",
-        "window",
-        "abilities",
-        "prices",
-        "retirement",
-        "fallback",
-        "enabled",
-        "is_default",
-    )
+    list_display = ("name", "is_default", "provider", "window", "abilities", "prices", "enabled", *IF_SOME_HAVE)
     list_filter = ("provider", "enabled", "hidden")
     list_select_related = ("provider", "fallback")
     autocomplete_fields = ("fallback",)
@@ -300,6 +293,12 @@ class ModelRowAdmin(RowAdmin):
         ("Found at the provider", {"fields": ("what_was_found",)}),
         ("In use", {"fields": IN_USE}),
     )
+
+    def get_list_display(self, request: HttpRequest) -> list[str]:
+        missing = {
+            column for column, field in IF_SOME_HAVE.items() if not Model.objects.exclude(**{field: None}).exists()
+        }
+        return [column for column in self.list_display if column not in missing]
 
     def get_fieldsets(self, request: HttpRequest, obj: Any = None) -> Any:
         if obj:
@@ -439,6 +438,10 @@ class ModelRowAdmin(RowAdmin):
         source = SOURCES.get(learning.window_source(model), _("learnt"))
         explanation = learning.window_words(model)
         return format_html('<span title="{}">{} ({})</span>', explanation, i18n.grouped(model.window), source)
+
+    @display(description="Token ratio")
+    def measured_ratio(self, model: Model) -> str:
+        return f"{model.token_ratio:.2f}"
 
     @display(description="Abilities")
     def abilities(self, model: Model) -> str:

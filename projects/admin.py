@@ -148,6 +148,7 @@ class ProjectFileInline(ProjectInline):
 class ProjectAdmin(RowAdmin):
     """Projects without their conversations. Opening another user's project is recorded in its history."""
 
+    empty_words = "No projects yet."
     form = ProjectForm
     inlines = (MembershipInline, ProjectFileInline)
     list_display = ("name", "owner", "persona", "members", "files", "web", "version", "updated")
@@ -241,8 +242,9 @@ def _set_member(user: User, project: Project, row: Membership) -> None:
 
 @admin.register(Invitation)
 class InvitationAdmin(RecordAdmin):
+    empty_words = "Nobody was invited to a project yet."
     ordering = ("-id",)
-    list_display = ("id", "of_project", "person", "role", "created", "expires", "declined")
+    list_display = ("created", "of_project", "person", "role", "expires", "declined")
     list_select_related = ("person",)
     list_filter = ("role",)
     search_fields = ("=id", "=project__id", "=person__username")

@@ -88,6 +88,8 @@ def _asks_for_turn(request: HttpRequest) -> bool:
 
 @admin.register(Replay)
 class ReplayAdmin(RecordAdmin):
+    empty_words = "Nothing was planned again yet. Begin here, or with “Plan it again with …” on the page of a turn."
+    add_words = "Plan past turns again with …"
     form = ReplayForm
     change_form_template = "admin/chat/replay/change_form.html"
     list_display = ("created", "author", "turns_of", "instead", "status_label", "progress")
