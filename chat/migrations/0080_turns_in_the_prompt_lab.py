@@ -1,4 +1,4 @@
-"""The prompt lab starts from a turn, and names its fields as the budget profile does."""
+"""The prompt lab starts from a turn and names its fields as budget profiles do; a full reading has one name."""
 
 import django.db.models.deletion
 from django.db import migrations, models
@@ -12,6 +12,11 @@ class Migration(migrations.Migration):
     ]
 
     operations = [
+        migrations.AlterField(
+            model_name='modelcall',
+            name='purpose',
+            field=models.CharField(choices=[('answer', 'Answer'), ('run', 'Run'), ('summary', 'Summary'), ('title', 'Title'), ('replay', 'Prompt lab'), ('citations', 'Check of citations'), ('reading', 'Pages read'), ('full_read', 'Full reading'), ('embedding', 'Embedding'), ('reranking', 'Re-ranking')], max_length=10),
+        ),
         migrations.AddField(
             model_name='replay',
             name='turn_id',

@@ -76,7 +76,7 @@ def commands() -> list[PaletteRow]:
         PaletteRow(_("Tasks"), "task", reverse("tasks:today")),
         PaletteRow(_("Files"), "file", reverse("files:list")),
         PaletteRow(_("Shared with me"), "share", reverse("chat:received")),
-        PaletteRow(_("Files read whole"), "file", reverse("chat:readings")),
+        PaletteRow(_("Full readings"), "file", reverse("chat:readings")),
         PaletteRow(_("Settings"), "settings", reverse("settings:preferences")),
         PaletteRow(_("My usage"), "chart", reverse("chat:usage")),
         PaletteRow(_("Import and export"), "download", reverse("chat:imports")),
