@@ -69,7 +69,8 @@ GROUPS = {
     },
 }
 
-MODEL_TITLES = {"auth.Group": "Groups of administrators", "chat.Reading": "Full readings"}  # Django's name, “Groups”, would also fit groups of people
+# Django's name, “Groups”, would also fit groups of people.
+MODEL_TITLES = {"auth.Group": "Groups of administrators", "chat.Reading": "Full readings"}
 # Menu entries above the groups and below them.
 PLACES = ("Back to the workspace", "Overview", "More", "Set up", "About this page", "All")
 # The pages that the menu shows, of forty. The page “All” has every page.
