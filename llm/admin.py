@@ -524,7 +524,8 @@ class WebSearchAdmin(OneActiveAdmin, KeyedAdmin):  # type: ignore[misc]  # Unfol
 
     @display(description="Address")
     def address(self, web_search: WebSearch) -> str:
-        return web_search.base_url or _("Brave's own")
+        own = {WebSearch.Kind.BRAVE: _("Brave's own"), WebSearch.Kind.DUCKDUCKGO: _("DuckDuckGo's own")}
+        return web_search.base_url or own.get(WebSearch.Kind(web_search.kind), "–")
 
     def store_active(self, user: AbstractUser, row: Any, *, active: bool) -> None:
         tools.use_web_search(user=user, web_search=row, active=active)

@@ -1,6 +1,8 @@
-"""Faces: the icon and the colour by which people recognise a model."""
+"""Faces: the icon and the colour by which people recognise a model. Search by DuckDuckGo."""
 
 from django.db import migrations, models
+
+import llm.models.provider
 
 
 class Migration(migrations.Migration):
@@ -10,6 +12,16 @@ class Migration(migrations.Migration):
     ]
 
     operations = [
+        migrations.AlterField(
+            model_name='websearch',
+            name='base_url',
+            field=models.CharField(blank=True, help_text='For example http://searxng:8080, with JSON output enabled. Empty: the address of Brave or DuckDuckGo. DuckDuckGo refuses many queries from one address: for a company, use one of the others.', max_length=200, validators=[llm.models.provider.validate_base_url], verbose_name='base URL'),
+        ),
+        migrations.AlterField(
+            model_name='websearch',
+            name='kind',
+            field=models.CharField(choices=[('searxng', 'SearXNG or compatible'), ('brave', 'Brave Search'), ('duckduckgo', 'DuckDuckGo, without a key')], default='searxng', max_length=20),
+        ),
         migrations.AddField(
             model_name='model',
             name='colour',

@@ -373,6 +373,7 @@ class WebSearch(models.Model):
     class Kind(TextChoices):
         SEARXNG = "searxng", "SearXNG or compatible"
         BRAVE = "brave", "Brave Search"
+        DUCKDUCKGO = "duckduckgo", "DuckDuckGo, without a key"
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
     name = models.CharField(max_length=100, unique=True)
@@ -382,7 +383,10 @@ class WebSearch(models.Model):
         max_length=200,
         blank=True,
         validators=[validate_base_url],
-        help_text="For example http://searxng:8080, with JSON output enabled. Empty: the address of Brave.",
+        help_text=(
+            "For example http://searxng:8080, with JSON output enabled. Empty: the address of Brave or DuckDuckGo. "
+            "DuckDuckGo refuses many queries from one address: for a company, use one of the others."
+        ),
     )
     api_key = EncryptedTextField("API key", blank=True, default="")
     active = models.BooleanField(default=False, editable=False)
