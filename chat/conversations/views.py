@@ -91,16 +91,16 @@ class TagChoice:
     then: list[str]
 
 
-def _tag_choices(conversation: Conversation, known: list[str]) -> list[TagChoice]:
+def _tag_choices(conversation: Conversation, names: list[str]) -> list[TagChoice]:
     own = [tag.name for tag in conversation.tags.all()]
     return [
         TagChoice(name, name in own, [each for each in own if each != name] if name in own else [*own, name])
-        for name in known
+        for name in names
     ]
 
 
 class Places(TypedDict):
-    """What a conversation can be put into."""
+    """Projects and tags that a conversation can get."""
 
     projects: QuerySet[Project]
     known_tags: QuerySet[Tag]

@@ -91,7 +91,7 @@ def test_pages_are_opened_without_a_search_service(
     tools: list[str] | None,
     offered: bool,
 ) -> None:
-    """Where a persona names the tool, or somebody has written an address."""
+    """Offer open_url where a persona names it, or somebody has written an address."""
     assert not WebSearch.objects.filter(active=True).exists()
     body = {}
     if tools is not None:

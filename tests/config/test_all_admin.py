@@ -36,9 +36,9 @@ def test_the_menu_shows_twelve_pages_and_leads_to_all(admin: Client) -> None:
 
 
 def test_settings_are_found_by_name_and_help_text(admin: Client) -> None:
-    page = admin.get(ALL, {"q": "web search asks"}).content.decode()
+    page = admin.get(ALL, {"q": "ask web search"}).content.decode()
     assert "/admin/accounts/workspace/#id_search_approval" in page
-    page = admin.get(ALL, {"q": "shortest password"}).content.decode()
+    page = admin.get(ALL, {"q": "least length password"}).content.decode()
     assert "#id_password_length" in page
     page = admin.get(ALL, {"q": "budget profiles"}).content.decode()
     assert "/admin/personas/budgetprofile/" in page

@@ -82,8 +82,8 @@ def duckduckgo(server: RawServer, **changes: Any) -> Tool:
 
 async def test_duckduckgo_needs_no_key_and_its_page_becomes_documents() -> None:
     """The page is the one of html.duckduckgo.com, whose elements the package names."""
-    there = "https://a.example/x?y=1&z=2"
-    by_way = f"//duckduckgo.com/l/?uddg={quote(there, safe='')}&rut=abc"
+    target = "https://a.example/x?y=1&z=2"
+    by_way = f"//duckduckgo.com/l/?uddg={quote(target, safe='')}&rut=abc"
     advert = RESULT.format(href="https://duckduckgo.com/y.js?ad=1", title="Buy", text="Now")
     entries = [
         RESULT.format(href="https://b.example/", title="It&#x27;s  B", text="Q&amp;A"),
@@ -95,7 +95,7 @@ async def test_duckduckgo_needs_no_key_and_its_page_becomes_documents() -> None:
         output = await run_tool(duckduckgo(server), {"queries": ["größe & more"]})
     assert server.heads[0].startswith("POST /html/")
     shown = [(each["id"], each["title"], each["text"]) for each in documents_of(output)]
-    assert shown == [("https://b.example/", "It's B", "Q&A"), (there, "A", "About it")]
+    assert shown == [("https://b.example/", "It's B", "Q&A"), (target, "A", "About it")]
 
 
 async def test_duckduckgo_that_takes_us_for_a_robot_or_is_away_is_said() -> None:
