@@ -56,6 +56,9 @@ class FaceColour(models.TextChoices):
 COLOURS = tuple(value for value in FaceColour.values if value)
 
 
+FACE = ("icon", "colour")  # the names of the fields
+
+
 class FaceFields(TypedDict, total=False):
     """The fields of a face that a form or a request may change."""
 
