@@ -294,11 +294,12 @@ class ModelRowAdmin(RowAdmin):
         ("In use", {"fields": IN_USE}),
     )
 
-    def get_list_display(self, request: HttpRequest) -> list[str]:
+    def get_list_display(self, request: HttpRequest) -> list[Any]:
+        """Return the columns, without those that no row has."""
         missing = {
             column for column, field in IF_SOME_HAVE.items() if not Model.objects.exclude(**{field: None}).exists()
         }
-        return [column for column in self.list_display if column not in missing]
+        return [column for column in super().get_list_display(request) if column not in missing]
 
     def get_fieldsets(self, request: HttpRequest, obj: Any = None) -> Any:
         if obj:
