@@ -9,8 +9,8 @@ from typing import IO, Any, NamedTuple, Self
 from urllib.parse import urlencode
 from uuid import UUID
 
-from django.db.models import Exists, OuterRef, Q, QuerySet, TextChoices
-from django.db.models.functions import Length, Substr
+from django.db.models import Exists, OuterRef, Q, QuerySet, TextChoices, Value
+from django.db.models.functions import Length, Lower, Substr
 from django.http import StreamingHttpResponse
 from django.utils.functional import cached_property
 from django.utils.http import content_disposition_header
@@ -94,7 +94,7 @@ class FileListing:
                 rows = rows.filter(status=File.Status.FAILED)
         match self.order:
             case FileOrder.NAME:
-                return rows.order_by("name", "id")
+                return rows.annotate(folded=Lower("name")).order_by("folded", "id")
             case FileOrder.LARGEST:
                 return rows.order_by("-size", "-id")
         return rows.order_by("-id")  # ids grow with time
@@ -103,7 +103,8 @@ class FileListing:
         """Return the rows that come after the file `last` in this order."""
         match self.order:
             case FileOrder.NAME:
-                return rows.filter(Q(name__gt=last.name) | Q(name=last.name, pk__gt=last.pk))
+                name = Lower(Value(last.name))
+                return rows.filter(Q(folded__gt=name) | Q(folded=name, pk__gt=last.pk))
             case FileOrder.LARGEST:
                 return rows.filter(Q(size__lt=last.size) | Q(size=last.size, pk__lt=last.pk))
         return rows.filter(pk__lt=last.pk)
