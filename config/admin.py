@@ -272,6 +272,8 @@ def navigation(request: HttpRequest) -> list[NavigationGroup]:
         )
     groups = all_groups(request)
     if sum(len(group["items"]) for group in groups) > len(ON_SHOW):
-        shown = [{**group, "items": [each for each in group["items"] if each["label"] in ON_SHOW]} for group in groups]
+        shown: list[NavigationGroup] = [
+            {**group, "items": [each for each in group["items"] if each["label"] in ON_SHOW]} for group in groups
+        ]
         groups = [group for group in shown if group["items"]]
     return [{"items": above}, *groups]

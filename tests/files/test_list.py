@@ -66,8 +66,8 @@ def test_every_order_goes_on_where_a_page_ends(client: Client, owner: User, orde
 def test_ticked_files_are_deleted_after_a_question(client: Client, owner: User) -> None:
     going, staying = stored(owner, "old.txt"), stored(owner, "new.txt")
     body = {"file": [str(going.pk)]}
-    asked = client.post("/files/delete/", body).content.decode()
-    assert "old.txt" in asked and "new.txt" not in asked and File.objects.filter(pk=going.pk).exists()
+    question = client.post("/files/delete/", body).content.decode()
+    assert "old.txt" in question and "new.txt" not in question and File.objects.filter(pk=going.pk).exists()
     assert client.post("/files/delete/", {**body, "confirmed": "yes"})["Location"] == "/files/"
     assert list(File.objects.filter(owner=owner)) == [staying]
 
