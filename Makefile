@@ -125,9 +125,6 @@ docs: $(INSTALLED_TO_TEST)
 	$(BIN)/python -m mkdocs build --quiet
 
 screenshots: $(INSTALLED_TO_TEST) chromium
-	@fc-list | grep -q "Inter-Regular" || { [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null && \
-	  DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends fonts-inter; } || \
-	  echo "Without the package fonts-inter the pictures have another font." >&2
 	$(BIN)/python -m scripts.screenshots
 
 messages: $(INSTALLED_TO_TEST) gettext

@@ -86,6 +86,7 @@ class GroupAdmin(RightsAdmin):
 class AdminRecordAdmin(RecordAdmin):
     """The acts of deleted administrators. The acts of others are in the history of each row."""
 
+    empty_words = "Nobody has changed anything in the admin yet."
     list_display = ("at", "username", "action", "kind", "row", "message_in_words")
     list_filter = ("action",)
     search_fields = ("username", "row", "what")
@@ -104,6 +105,7 @@ class AdminRecordAdmin(RecordAdmin):
 class ApiTokenAdmin(ReadOnlyAdmin):
     """The API tokens of people. Administrators see them without the hash, and can revoke them."""
 
+    empty_words = "No tokens yet. People make them in their settings."
     list_display = ("name", "user", "scope_names", "state", "created", "last_used")
     list_select_related = ("user",)
     search_fields = ("name", "user__username")

@@ -30,7 +30,7 @@ class MeSerializer(StrictSerializer, serializers.ModelSerializer[User]):
     class Meta:
         model = User
         fields: ClassVar = [
-            *("id", "username", "email", "is_staff", "language", "timezone", "theme"),
+            *("id", "username", "email", "is_staff", "icon", "colour", "language", "timezone", "theme"),
             *("accepts_model_tasks", "asks_before_search", "tasks_in_prompts", "rights", "groups"),
         ]
         read_only_fields: ClassVar = ["id", "username", "email", "is_staff"]
@@ -123,7 +123,7 @@ class MeView(ScopedView):
 
     @extend_schema(request=MeSerializer, responses=MeSerializer)
     def patch(self, request: Request) -> Response:
-        """Change the language, time zone, theme and what models may see and do without asking. Scope `admin`."""
+        """Change the face, language, time zone, theme and what models may see and do without asking. Scope `admin`."""
         body = MeSerializer(self.person, data=request.data, partial=True)
         body.is_valid(raise_exception=True)
         fields = cast("services.PreferenceFields", body.validated_data)

@@ -94,7 +94,16 @@ class PreferencesForm(forms.ModelForm[User]):
     class Meta:
         model = User
         fields: ClassVar = [
-            *("language", "timezone", "theme", "accepts_model_tasks", "asks_before_search", "tasks_in_prompts")
+            *(
+                "icon",
+                "colour",
+                "language",
+                "timezone",
+                "theme",
+                "accepts_model_tasks",
+                "asks_before_search",
+                "tasks_in_prompts",
+            )
         ]
 
 

@@ -4,7 +4,6 @@ import secrets
 from collections.abc import Collection, Sequence
 from datetime import datetime, timedelta
 from functools import partial
-from typing import TypedDict
 
 from django.contrib.admin.models import LogEntry
 from django.contrib.auth.models import AbstractUser, Group, Permission
@@ -22,18 +21,22 @@ from accounts.deletion import delete_unowned
 from accounts.models import AdminRecord, ApiToken, Right, Session, User
 from core.audit.services import field_changes, load_stored, record
 from core.errors import NotFound, ProductError, invalid_setting
+from core.faces import FaceFields
 from core.permissions import has_right, require_right, require_store
 from core.sentences import Sentence
 from core.time_zones import is_zone, present_name
 from workspace.models.settings import all_languages, workspace_at
 
 MAX_NAME = 100
-PREFERENCES = ("language", "timezone", "theme", "accepts_model_tasks", "asks_before_search", "tasks_in_prompts")
+PREFERENCES = (
+    *("icon", "colour", "language", "timezone", "theme"),
+    *("accepts_model_tasks", "asks_before_search", "tasks_in_prompts"),
+)
 TOKEN_LIFE = timedelta(days=90)  # if no expiry is chosen
 TOKEN_PREFIX = "gh_"  # noqa: S105 - a marker by which secret scanners recognise our tokens, not a secret
 
 
-class PreferenceFields(TypedDict, total=False):
+class PreferenceFields(FaceFields, total=False):
     """The new values of the `PREFERENCES` that change."""
 
     language: str
@@ -156,6 +159,8 @@ def change_preferences(*, user: User, fields: PreferenceFields) -> User:
     user.language = language
     user.timezone = fields.get("timezone", user.timezone)
     user.theme = fields.get("theme", user.theme)
+    user.icon = fields.get("icon", user.icon)
+    user.colour = fields.get("colour", user.colour)
     user.accepts_model_tasks = fields.get("accepts_model_tasks", user.accepts_model_tasks)
     user.asks_before_search = fields.get("asks_before_search", user.asks_before_search)
     user.tasks_in_prompts = fields.get("tasks_in_prompts", user.tasks_in_prompts)

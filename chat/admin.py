@@ -48,8 +48,9 @@ __all__ = ["text_admin"]  # Django finds admin classes only in this module
 
 @admin.register(Conversation)
 class ConversationAdmin(RecordAdmin):
+    empty_words = "No conversations yet."
     ordering = ("-id",)
-    list_display = ("id", "owner", "persona_name", "state_label", "archived", "created", "updated")
+    list_display = ("created", "owner", "persona_name", "state_label", "archived", "updated")
     list_select_related = ("owner", "persona")
     list_filter = ("state", "archived", "legal_hold")
     search_fields = ("=id", "=owner__username")
@@ -148,8 +149,9 @@ class ApprovalFilter(admin.SimpleListFilter):
 
 @admin.register(Turn)
 class TurnAdmin(RecordAdmin):
+    empty_words = "No question was asked yet."
     ordering = ("-id",)
-    list_display = ("id", "of_owner", "model", "status_label", "tokens", "took", "error_code", "created")
+    list_display = ("created", "of_owner", "model", "status_label", "tokens", "took", "error_code")
     list_select_related = ("model", "conversation__owner")
     list_filter = ("status", ApprovalFilter, ErrorFilter, "model", ("fallback_reason", admin.EmptyFieldListFilter))
     search_fields = ("=id", "=conversation__id", "=conversation__owner__username")
@@ -161,6 +163,7 @@ class TurnAdmin(RecordAdmin):
         *("created", "started", "finished", "waited", "first_token", "took"),
         *("heartbeat", "attempt", "seq", "stop_requested", "stop_took"),
     )
+    actions_detail: Any = ("replay",)
 
     of_conversation = column("conversation_id", "Conversation")
     of_owner = column("conversation.owner", "Owner")
@@ -169,6 +172,13 @@ class TurnAdmin(RecordAdmin):
     def get_queryset(self, request: HttpRequest) -> QuerySet[Turn]:
         rows: QuerySet[Turn] = super().get_queryset(request)
         return rows.defer("report").annotate(answer_error=F("answer__error_code"))
+
+    def has_replay_permission(self, request: HttpRequest, object_id: str | None = None) -> bool:
+        return self.has_view_permission(request) and acting_user(request).has_perm("chat.add_replay")
+
+    @button("Plan it again with …", icon="science", permission="replay")
+    def replay(self, request: HttpRequest, object_id: str) -> HttpResponse:
+        return redirect(reverse("admin:chat_replay_add", query={"turn_id": object_id}))
 
     @display(description="Status", ordering="status", label=STATE_COLOURS)
     def status_label(self, turn: Turn) -> str:
@@ -229,6 +239,7 @@ class ReasonFilter(admin.SimpleListFilter):
 class JudgedAnswerAdmin(RecordAdmin):
     """List the answers with feedback. Comments are written for administrators; messages are not shown."""
 
+    empty_words = "Nobody has judged an answer yet."
     ordering = (F("feedback_at").desc(nulls_last=True), "-id")
     list_display = ("judged", "verdict", "why", "comment", "model", "persona_name", "of_owner")
     list_display_links = ("judged",)
@@ -298,7 +309,8 @@ class JudgedAnswerAdmin(RecordAdmin):
 
 @admin.register(Summary)
 class SummaryAdmin(RecordAdmin):
-    list_display = ("id", "of_conversation", "messages", "tokens_in", "tokens_out", "model_name", "version", "created")
+    empty_words = "No conversation was summarised yet."
+    list_display = ("created", "messages", "tokens_in", "tokens_out", "model_name", "version")
     search_fields = ("=id", "=conversation__id", "=conversation__owner__username")
     search_help_text = "The id of a summary or conversation, or a user name"
     fields = (
@@ -315,7 +327,8 @@ class SummaryAdmin(RecordAdmin):
 
 @admin.register(SummaryJob)
 class SummaryJobAdmin(RecordAdmin):
-    list_display = ("id", "of_conversation", "reason", "status_label", "code", "created", "finished")
+    empty_words = "No summary was due yet."
+    list_display = ("created", "reason", "status_label", "code", "finished")
     list_filter = ("status", "reason", ("code", admin.EmptyFieldListFilter))
     search_fields = ("=id", "=conversation__id", "=conversation__owner__username")
     search_help_text = "The id of a job or conversation, or a user name"
@@ -336,16 +349,9 @@ class SummaryJobAdmin(RecordAdmin):
 
 @admin.register(Share)
 class ShareAdmin(RecordAdmin):
+    empty_words = "Nobody has shared a conversation by a link yet."
     ordering = ("-id",)
-    list_display = (
-        "id",
-        "owner",
-        "of_conversation",
-        "has_password",
-        "shows_context",
-        "expires",
-        "created",
-    )
+    list_display = ("created", "owner", "has_password", "shows_context", "expires")
     list_select_related = ("conversation__owner",)
     list_filter = ("shows_context", "names_sources")
     search_fields = ("=id", "=conversation__id", "=conversation__owner__username")
@@ -364,8 +370,9 @@ class ShareAdmin(RecordAdmin):
 
 @admin.register(Import)
 class ImportAdmin(RecordAdmin):
+    empty_words = "Nobody has imported conversations yet."
     ordering = ("-id",)
-    list_display = ("id", "owner", "status_label", "error_code", "size", "imported", "known", "skipped", "created")
+    list_display = ("created", "owner", "status_label", "error_code", "size", "imported", "known", "skipped")
     list_select_related = ("owner",)
     list_filter = ("status", "error_code")
     search_fields = ("=id", "=owner__username")

@@ -61,6 +61,7 @@ GROUPS = {
         "chat.JudgedAnswer": "thumbs_up_down",
         "chat.ModelCall": "payments",
         "chat.Replay": "science",
+        "chat.Reading": "menu_book",
         "chat.Share": "link",
         "chat.Import": "upload",
         "chat.Summary": "compress",
@@ -68,9 +69,27 @@ GROUPS = {
     },
 }
 
-MODEL_TITLES = {"auth.Group": "Groups of administrators"}  # Django's name, “Groups”, would also fit groups of people
+# Django's name, “Groups”, would also fit groups of people.
+MODEL_TITLES = {"auth.Group": "Groups of administrators", "chat.Reading": "Full readings"}
 # Menu entries outside of the groups, by number.
-PLACES = ("Back to the workspace", "Overview", "More", "Set up", "About this page")
+PLACES = ("Back to the workspace", "Overview", "More", "Set up", "About this page", "All")
+# The pages that the menu shows, of forty. The page “All” has every page.
+ON_SHOW = frozenset(
+    {
+        "accounts.Workspace",
+        "llm.Provider",
+        "llm.Model",
+        "personas.SystemPrompt",
+        "personas.Persona",
+        "llm.WebSearch",
+        "llm.ToolServer",
+        "accounts.User",
+        "accounts.PeopleGroup",
+        "chat.JudgedAnswer",
+        "chat.ModelCall",
+        "chat.Replay",
+    }
+)
 
 # The example in the design: a window of 8,000 tokens, a system prompt of 300 and a persona of 200.
 EXAMPLE_WINDOW = 8_000
@@ -78,12 +97,16 @@ EXAMPLE_PROMPTS = (300, 200)
 
 
 class NavigationItem(TypedDict):
-    """A link of Unfold's menu. `active` is False for a link that is never the current page."""
+    """A link of Unfold's menu. `active` is False for a link that is never the current page.
+
+    `label`: the rows of the page, as `llm.Model`.
+    """
 
     title: str
     icon: str
     link: str
     active: NotRequired[bool]
+    label: NotRequired[str]
 
 
 class NavigationGroup(TypedDict):
@@ -201,11 +224,8 @@ class ExplainedBudgetProfileAdmin(BudgetProfileAdmin):
         }
 
 
-def navigation(request: HttpRequest) -> "list[NavigationGroup]":
-    """Return Unfold's menu: first links, then the groups of pages that the administrator may see.
-
-    Pages without a group come last, under “More”.
-    """
+def all_groups(request: HttpRequest) -> list[NavigationGroup]:
+    """Return the groups of all pages that the administrator may see. Pages without a group come last, under “More”."""
     pages = {
         f"{app['app_label']}.{page['object_name']}": page
         for app in admin.site.get_app_list(request)
@@ -213,9 +233,32 @@ def navigation(request: HttpRequest) -> "list[NavigationGroup]":
     }
     grouped = {label for labels in GROUPS.values() for label in labels}
     ungrouped = {label: "table" for label in pages if label not in grouped}
+    groups: list[NavigationGroup] = []
+    for title, labels in {**GROUPS, PLACES[2]: ungrouped}.items():
+        items: list[NavigationItem] = [
+            {
+                "title": i18n.label(MODEL_TITLES[label]) if label in MODEL_TITLES else pages[label]["name"],
+                "icon": icon,
+                "link": pages[label]["admin_url"],
+                "label": label,
+            }
+            for label, icon in labels.items()
+            if label in pages
+        ]
+        if items:
+            groups.append({"title": i18n.label(title), "separator": True, "items": items})
+    return groups
+
+
+def navigation(request: HttpRequest) -> list[NavigationGroup]:
+    """Return Unfold's menu: first links, then the pages of `ON_SHOW` that the administrator may see.
+
+    The page “All” has the rest. An administrator who may see few pages has all of them in the menu.
+    """
     above: list[NavigationItem] = [
         {"title": i18n.label(PLACES[0]), "icon": "arrow_back", "link": reverse("chat:home"), "active": False},
         {"title": i18n.label(PLACES[1]), "icon": "monitoring", "link": reverse("admin:index")},
+        {"title": i18n.label(PLACES[5]), "icon": "apps", "link": reverse("admin_all")},
         {
             "title": i18n.label(PLACES[4]),
             "icon": "help",
@@ -227,17 +270,10 @@ def navigation(request: HttpRequest) -> "list[NavigationGroup]":
         above.append(
             {"title": i18n.label(PLACES[3]), "icon": "checklist", "link": reverse("setup:start"), "active": False}
         )
-    groups: list[NavigationGroup] = [{"items": above}]
-    for title, labels in {**GROUPS, PLACES[2]: ungrouped}.items():
-        items: list[NavigationItem] = [
-            {
-                "title": i18n.label(MODEL_TITLES[label]) if label in MODEL_TITLES else pages[label]["name"],
-                "icon": icon,
-                "link": pages[label]["admin_url"],
-            }
-            for label, icon in labels.items()
-            if label in pages
+    groups = all_groups(request)
+    if sum(len(group["items"]) for group in groups) > len(ON_SHOW):
+        shown: list[NavigationGroup] = [
+            {**group, "items": [each for each in group["items"] if each["label"] in ON_SHOW]} for group in groups
         ]
-        if items:
-            groups.append({"title": i18n.label(title), "separator": True, "items": items})
-    return groups
+        groups = [group for group in shown if group["items"]]
+    return [{"items": above}, *groups]

@@ -103,7 +103,7 @@ def _model(model: type[models.Model], shown: set[str]) -> None:
 
 
 def _pages(pages: Any) -> None:
-    _change(pages, ("search_help_text",))
+    _change(pages, ("search_help_text", "empty_words", "add_words"))
     if pages.fieldsets:
         pages.fieldsets = tuple((translatable(title), group) for title, group in pages.fieldsets)
     for entry in getattr(pages, "list_filter", ()):

@@ -59,6 +59,10 @@ class LockedPackage:
 
 
 PACKAGES = (
+    BrowserPackage(
+        "@fontsource-variable/inter",
+        ("files/inter-latin-wght-normal.woff2", "files/inter-vietnamese-wght-normal.woff2", "LICENSE"),
+    ),
     BrowserPackage("dejavu-fonts-ttf", ("ttf/DejaVuMathTeXGyre.ttf", "LICENSE")),
     BrowserPackage("htmx.org", ("dist/htmx.min.js", "LICENSE")),
     BrowserPackage("idiomorph", ("dist/idiomorph.min.js", "LICENSE")),

@@ -1,4 +1,4 @@
-"""Collect the static files: with hashed names, compressed, and with each stylesheet's imports included in it.
+"""Collect the static files: with hashed names, minified, compressed, and with each stylesheet's imports included in it.
 
 The web server collects them when it starts, so that operators need not run a command first.
 """
@@ -8,19 +8,21 @@ import os
 import posixpath
 import re
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 import brotli
+import rcssmin
+import rjsmin
 from django.conf import settings
 from django.contrib.staticfiles.apps import StaticFilesConfig
 from django.contrib.staticfiles.finders import get_finders
 from django.contrib.staticfiles.management.commands.collectstatic import Command
 from django.contrib.staticfiles.storage import HashedFilesMixin
 from django.core import checks
-from django.core.files.base import ContentFile
+from django.core.files.base import ContentFile, File
 from django.core.files.storage import Storage
 from django.core.management import call_command
 from django.http import HttpRequest
@@ -42,6 +44,11 @@ BROTLI_LEVEL = 8
 # jquery.js and xregexp.js only with DEBUG, and nothing is collected then.
 UNUSED = ("*.map", "redoc", "rest_framework", "django_htmx", "packages/*.json", "jquery.js", "xregexp.js")
 Paths = Mapping[str, tuple[Storage, str]]
+# By folder and suffix. A first visit loads a fifth less, which pays for the font.
+MINIFIERS: Mapping[tuple[str, str], Callable[[str], str]] = {
+    ("css", ".css"): rcssmin.cssmin,
+    ("js", ".js"): rjsmin.jsmin,
+}
 
 
 class CollectedFilesConfig(StaticFilesConfig):
@@ -119,6 +126,18 @@ class HashedStaticFiles(CompressedManifestStaticFilesStorage):
 
     def create_compressor(self, **options: Any) -> Compressor:
         return QuickCompressor(**options)  # type: ignore[no-untyped-call]
+
+    def _save(self, name: str, content: File[bytes]) -> str:
+        """Store a file. Our own scripts and stylesheets are stored without comments and needless blanks.
+
+        Their hashed names come from the text before, whose imports Django finds line by line.
+        """
+        minify = MINIFIERS.get((name.partition("/")[0], PurePosixPath(name).suffix))
+        if minify is not None:
+            content.seek(0)
+            content = ContentFile(minify(content.read().decode()).encode())
+        saved_name: str = super()._save(name, content)  # type: ignore[misc]  # not in the stubs
+        return saved_name
 
     def post_process(self, paths: Paths, dry_run: bool = False, **options: Any) -> Iterator[Any]:
         stylesheets = Stylesheets(paths)

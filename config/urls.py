@@ -30,6 +30,7 @@ from chat.readings import api as reading_api
 from chat.runs import api as run_api
 from chat.summaries import api as summary_api
 from chat.texts import api as texts_api
+from config.all_admin import all_page
 from config.api_docs import contracts, examples, schema
 from config.dashboard_admin import doctor_page, people_page
 from config.http import app, health, metrics
@@ -115,6 +116,7 @@ urlpatterns = [
     path("logout/", auth.LogoutView.as_view(), name="logout"),
     path("admin/login/", limited_sign_in("password", sign_in(AdminSignInView.as_view()))),
     path("admin/password_change/", admin.site.admin_view(RedirectView.as_view(pattern_name="settings:password"))),
+    path("admin/all/", all_page, name="admin_all"),
     path("admin/doctor/", doctor_page, name="admin_doctor"),
     path("admin/people-who-used-most/", people_page, name="admin_people_who_used_most"),
     path("admin/", admin.site.urls),

@@ -166,9 +166,14 @@ class RowHistory:
 
 
 class RowAdmin(RowSelectMixin, ModelAdmin):  # type: ignore[misc]  # Unfold's own base classes conflict in the same way
-    """The base of all model admins. `kind`: the prefix of its acts in the audit, see `core.audit.actions`."""
+    """The base of all model admins. `kind`: the prefix of its acts in the audit, see `core.audit.actions`.
+
+    `empty_words`: what an empty list says. `add_words`: the words of its button, if “Add” and the name do not fit.
+    """
 
     kind = "row"
+    empty_words = ""
+    add_words = ""
     paginator: ClassVar[type[Paginator[Any]]] = CappedPaginator
     show_full_result_count = False
     list_per_page = 50

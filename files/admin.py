@@ -27,8 +27,9 @@ STATES = {"uploaded": "info", "processing": "info", "ready": "success", "too_lon
 
 @admin.register(File)
 class FileAdmin(RecordAdmin):
+    empty_words = "No files were uploaded yet."
     ordering = ("-id",)
-    list_display = ("id", "owner", "media_type", "bytes", "status_label", "counted", "error_code", "created")
+    list_display = ("created", "owner", "media_type", "bytes", "status_label", "counted", "error_code")
     list_select_related = ("owner",)
     list_filter = ("status", "searchable")
     search_fields = ("=id", "=sha256", "=owner__username")
@@ -105,6 +106,7 @@ class EmbedderAdmin(RowAdmin):
     stored ones. For other changes an administrator adds a new embedder.
     """
 
+    empty_words = "No embedder yet: files are searched by words alone."
     kind = "embedder"
     form = EmbedderForm
     list_display = ("name", "kind", "model", "dimensions", "active", "created")

@@ -2,17 +2,19 @@
 
 import asyncio
 from bisect import bisect_right
-from collections.abc import AsyncIterator, Iterable, Iterator
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from io import SEEK_END
-from typing import IO, Any, NamedTuple
+from typing import IO, Any, NamedTuple, Self
+from urllib.parse import urlencode
 from uuid import UUID
 
-from django.db.models import Exists, OuterRef
-from django.db.models.functions import Length, Substr
+from django.db.models import Exists, OuterRef, Q, QuerySet, TextChoices, Value
+from django.db.models.functions import Length, Lower, Substr
 from django.http import StreamingHttpResponse
 from django.utils.functional import cached_property
 from django.utils.http import content_disposition_header
+from django.utils.translation import gettext_lazy
 
 from accounts.models import User
 from core.errors import ProductError
@@ -26,6 +28,7 @@ from readers.api import RECOGNISED, WordPlace, places_of_passage, unpack_places
 WINDOW_CHARACTERS = 60_000  # characters shown at a time
 MOST_PIECES = 50  # pages shown at a time
 FILES_PER_PAGE = 100  # files on one page of the list
+MAX_WORDS = 100  # characters of the words that a list is narrowed by
 CHUNK_BYTES = 256 * 1024  # bytes
 UNREAD_TYPE = "application/octet-stream"  # the media type of a file that no reader has identified
 PREVIEW_TYPES = {"image/png", "image/jpeg", "image/webp", "image/gif", "application/pdf", "text/plain"}
@@ -34,14 +37,92 @@ _POLICY = {"application/pdf": "default-src 'none'; object-src 'self'; frame-ance
 _SANDBOX = "default-src 'none'; sandbox; frame-ancestors 'none'"
 
 
-def list_files(user: User, after: object = None) -> tuple[list[File], UUID | None]:
-    """Return a page of the user's own files, newest first, and its last id if there are more.
+class FileOrder(TextChoices):
+    """Orders of the list of files."""
 
-    `after` is the last id of the previous page.
+    NEWEST = "", gettext_lazy("Newest first")
+    NAME = "name", gettext_lazy("By name")
+    LARGEST = "largest", gettext_lazy("Largest first")
+
+
+class FileKind(TextChoices):
+    """Kinds of files that the list is narrowed to."""
+
+    ALL = "", gettext_lazy("All files")
+    DOCUMENT = "document", gettext_lazy("Documents")
+    IMAGE = "image", gettext_lazy("Pictures")
+    FAILED = "failed", gettext_lazy("Failed")
+
+
+@dataclass(frozen=True, slots=True)
+class FileListing:
+    """The files of the list: with these words in the name, of this kind, in this order."""
+
+    words: str = ""
+    kind: FileKind = FileKind.ALL
+    order: FileOrder = FileOrder.NEWEST
+
+    @classmethod
+    def of(cls, query: Mapping[str, str]) -> Self:
+        """Return the listing of an address. Unknown kinds and orders count as none."""
+        kind, order = query.get("kind", ""), query.get("order", "")
+        return cls(
+            words=query.get("q", "")[:MAX_WORDS].replace("\0", " ").strip(),
+            kind=FileKind(kind) if kind in FileKind.values else FileKind.ALL,
+            order=FileOrder(order) if order in FileOrder.values else FileOrder.NEWEST,
+        )
+
+    @property
+    def narrows(self) -> bool:
+        return bool(self.words or self.kind)
+
+    @property
+    def query(self) -> str:
+        """Return the part of an address that has this listing; empty for the usual one."""
+        names = {"q": self.words, "kind": self.kind.value, "order": self.order.value}
+        return urlencode({name: value for name, value in names.items() if value})
+
+    def select(self, rows: QuerySet[File]) -> QuerySet[File]:
+        for word in self.words.split():
+            rows = rows.filter(name__icontains=word)
+        match self.kind:
+            case FileKind.IMAGE:
+                rows = rows.exclude(width=None)
+            case FileKind.DOCUMENT:
+                rows = rows.filter(width=None)
+            case FileKind.FAILED:
+                rows = rows.filter(status=File.Status.FAILED)
+        match self.order:
+            case FileOrder.NAME:
+                return rows.annotate(folded=Lower("name")).order_by("folded", "id")
+            case FileOrder.LARGEST:
+                return rows.order_by("-size", "-id")
+        return rows.order_by("-id")  # ids grow with time
+
+    def below(self, rows: QuerySet[File], last: File) -> QuerySet[File]:
+        """Return the rows that come after the file `last` in this order."""
+        match self.order:
+            case FileOrder.NAME:
+                name = Lower(Value(last.name))
+                return rows.filter(Q(folded__gt=name) | Q(folded=name, pk__gt=last.pk))
+            case FileOrder.LARGEST:
+                return rows.filter(Q(size__lt=last.size) | Q(size=last.size, pk__lt=last.pk))
+        return rows.filter(pk__lt=last.pk)
+
+
+NEWEST_FILES = FileListing()
+
+
+def list_files(user: User, listing: FileListing = NEWEST_FILES, after: object = None) -> tuple[list[File], UUID | None]:
+    """Return a page of the user's own files, and its last id if there are more.
+
+    `after` is the last id of the previous page. If that file was deleted, the list begins anew.
     """
-    rows = File.objects.owned_by(user).order_by("-id")  # ids grow with time
-    if after:
-        rows = rows.filter(pk__lt=identifier(after, "file"))
+    own = File.objects.owned_by(user)
+    rows = listing.select(own)
+    last = own.filter(pk=identifier(after, "file")).first() if after else None
+    if last is not None:
+        rows = listing.below(rows, last)
     page = list(rows[: FILES_PER_PAGE + 1])
     files = add_uses(user, page[:FILES_PER_PAGE])
     return files, files[-1].pk if len(page) > FILES_PER_PAGE else None

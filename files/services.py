@@ -2,6 +2,7 @@
 
 import re
 import unicodedata
+from collections.abc import Sequence
 from functools import partial
 from typing import IO, Any
 
@@ -20,7 +21,7 @@ from core.audit.services import record
 from core.background import enqueue
 from core.errors import NotFound, ProductError
 from core.locks import lock
-from core.requests import get_or_404
+from core.requests import get_or_404, identifier
 from core.sentences import Sentence
 from files import ingest, passwords, storage
 from files.encodings import ENCODINGS
@@ -30,6 +31,7 @@ from llm import tokens
 from readers.api import SENTENCES
 
 MAX_NAME = 255
+MAX_SEVERAL = 100  # files that are deleted at once
 RETRY_AFTER = 3600  # seconds; a program should not retry soon, since only its user can free storage
 _JPEG = b"\xff\xd8\xff"
 # Control characters, and characters that reverse the text direction, which can display "txt.exe" as "exe.txt".
@@ -193,6 +195,29 @@ def delete(*, user: User, file: File) -> None:
             transaction.on_commit(partial(storage.release, file.sha256))
             record(user=user, action="file.deleted", row=file)
             file.delete()
+
+
+def own_files(user: User, ids: Sequence[str]) -> list[File]:
+    """Return these files of the user, newest first.
+
+    Raises `no_file` if there are none, `too_many_files` above `MAX_SEVERAL`, and `NotFound` for a file of another user.
+    """
+    keys = {identifier(each, "file") for each in ids[: MAX_SEVERAL + 1]}
+    if not keys:
+        raise ProductError("no_file", "No file is ticked. Tick one or several, then delete.")
+    if len(keys) > MAX_SEVERAL:
+        raise ProductError("too_many_files", Sentence("Delete at most {most} files at once.", most=MAX_SEVERAL))
+    rows = list(File.objects.owned_by(user).filter(pk__in=keys).order_by("-id"))
+    if len(rows) < len(keys):
+        raise NotFound("file")
+    return rows
+
+
+@transaction.atomic
+def delete_several(*, user: User, files: Sequence[File]) -> None:
+    """Delete all of these files, or none. Raises the errors of `delete`."""
+    for file in files:
+        delete(user=user, file=file)
 
 
 def retry(*, user: User, file: File) -> None:

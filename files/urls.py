@@ -7,6 +7,7 @@ app_name = "files"
 urlpatterns = require_sign_in(
     [
         path("", views.files, name="list"),
+        path("delete/", views.delete_several, name="delete_several"),
         path("<uuid:pk>/", views.file, name="file"),
         path("<uuid:pk>/content/", views.content, name="content"),
         path("<uuid:pk>/shown/", views.shown, name="shown"),

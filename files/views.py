@@ -5,7 +5,7 @@ from uuid import UUID
 
 from django.http import HttpResponse, HttpResponseBase
 from django.shortcuts import redirect, render
-from django.views.decorators.http import require_GET, require_http_methods
+from django.views.decorators.http import require_GET, require_http_methods, require_POST
 
 from accounts.access.sessions import SignedInRequest as Request
 from core.errors import NotFound, ProductError
@@ -16,7 +16,17 @@ from files.api import parse_passage, parse_position, parse_sentence
 from files.encodings import ENCODINGS, label
 from files.models import File
 from files.page_pictures import picture_response
-from files.pages import StoredText, add_uses, download, download_shown, list_files, repetition_notice
+from files.pages import (
+    FileKind,
+    FileListing,
+    FileOrder,
+    StoredText,
+    add_uses,
+    download,
+    download_shown,
+    list_files,
+    repetition_notice,
+)
 
 NO_PASSAGE = (0, 0)  # an empty passage, for requests that name none
 
@@ -33,8 +43,12 @@ def files(request: Request) -> HttpResponse:
             return redirect("files:list")
     else:
         repeated = []
-    page, after = list_files(request.user, request.GET.get("after"))
+    listing = FileListing.of(request.GET)
+    page, after = list_files(request.user, listing, request.GET.get("after"))
     context = {
+        "listing": listing,
+        "kinds": FileKind.choices,
+        "orders": FileOrder.choices,
         "repeated": repeated,
         "section": "files",
         "stored": services.stored_bytes(request.user),
@@ -150,4 +164,14 @@ def reread(request: Request, row: File) -> HttpResponse:
 @with_row(services.visible_file)
 def delete(request: Request, row: File) -> HttpResponse:
     services.delete(user=request.user, file=row)
+    return redirect("files:list")
+
+
+@require_POST
+def delete_several(request: Request) -> HttpResponse:
+    """Delete the ticked files, after a page that asks. Raises the errors of `services.delete_several`."""
+    rows = services.own_files(request.user, request.POST.getlist("file"))
+    if "confirmed" not in request.POST:
+        return render(request, "files/delete.html", {"section": "files", "files": add_uses(request.user, rows)})
+    services.delete_several(user=request.user, files=rows)
     return redirect("files:list")

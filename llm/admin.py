@@ -261,9 +261,11 @@ PROOFS = {  # sentences about learnt deviations, see `llm.services.learn_fact`
     "untagged_reasoning": gettext_lazy("Its reasoning came without an opening tag on %(day)s."),
     "own_effort": gettext_lazy("It refused the least effort of reasoning on %(day)s, and took this one."),
 }
-FOR_PEOPLE = ("display_name", "description", "icon", "order", "hidden")
+FOR_PEOPLE = ("display_name", "description", "icon", "colour", "order", "hidden")
 IN_FORCE = ("window_in_force", "images_in_force")
-IN_USE = ("is_default", "counting", "was_read", "token_ratio", "ratio_samples")
+IN_USE = ("is_default", "counting", "was_read", "measured_ratio", "ratio_samples")
+# Columns of the list, by the field without which no row has them: a list without them fits its page.
+IF_SOME_HAVE = {"retirement": "retires_on", "fallback": "fallback"}
 SOURCES = {  # words for windows that are not learnt, see `llm.learning.window_source`
     "typed": gettext_lazy("typed"),
     "server": gettext_lazy("served"),
@@ -279,19 +281,10 @@ SCRIPT_LABELS: dict[Script, Any] = {
 
 @admin.register(Model)
 class ModelRowAdmin(RowAdmin):
+    empty_words = "No models yet. Add a provider first, then take its models over."
     kind = "model"
     form = ModelForm
-    list_display = (
-        "name",
-        "provider",
-        "window",
-        "abilities",
-        "prices",
-        "retirement",
-        "fallback",
-        "enabled",
-        "is_default",
-    )
+    list_display = ("name", "is_default", "provider", "window", "abilities", "prices", "enabled", *IF_SOME_HAVE)
     list_filter = ("provider", "enabled", "hidden")
     list_select_related = ("provider", "fallback")
     autocomplete_fields = ("fallback",)
@@ -309,6 +302,13 @@ class ModelRowAdmin(RowAdmin):
         ("Found at the provider", {"fields": ("what_was_found",)}),
         ("In use", {"fields": IN_USE}),
     )
+
+    def get_list_display(self, request: HttpRequest) -> list[Any]:
+        """Return the columns, without those that no row has."""
+        missing = {
+            column for column, field in IF_SOME_HAVE.items() if not Model.objects.exclude(**{field: None}).exists()
+        }
+        return [column for column in super().get_list_display(request) if column not in missing]
 
     def get_fieldsets(self, request: HttpRequest, obj: Any = None) -> Any:
         if obj:
@@ -449,6 +449,10 @@ class ModelRowAdmin(RowAdmin):
         explanation = learning.window_words(model)
         return format_html('<span title="{}">{} ({})</span>', explanation, i18n.grouped(model.window), source)
 
+    @display(description="Token ratio")
+    def measured_ratio(self, model: Model) -> str:
+        return f"{model.token_ratio:.2f}"
+
     @display(description="Abilities")
     def abilities(self, model: Model) -> str:
         names = [_(name) for name in ("vision", "tools", "reasoning") if getattr(model, name)]
@@ -530,7 +534,8 @@ class WebSearchAdmin(OneActiveAdmin, KeyedAdmin):  # type: ignore[misc]  # Unfol
 
     @display(description="Address")
     def address(self, web_search: WebSearch) -> str:
-        return web_search.base_url or _("Brave's own")
+        own = {WebSearch.Kind.BRAVE: _("Brave's own"), WebSearch.Kind.DUCKDUCKGO: _("DuckDuckGo's own")}
+        return web_search.base_url or own.get(WebSearch.Kind(web_search.kind), "–")
 
     def store_active(self, user: AbstractUser, row: Any, *, active: bool) -> None:
         tools.use_web_search(user=user, web_search=row, active=active)

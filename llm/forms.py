@@ -229,7 +229,7 @@ class ModelForm(forms.ModelForm[Model]):
     class Meta:
         model = Model
         fields: ClassVar = [
-            *("provider", "name", "display_name", "description", "icon", "order", "hidden"),
+            *("provider", "name", "display_name", "description", "icon", "colour", "order", "hidden"),
             *("context_window", "max_output", "max_images", "tokenizer"),
             *("vision", "tools", "reasoning", "several_system_messages", "efforts", "effort"),
             *("written_calls", "whole_answers", "untagged_reasoning", "own_effort"),

@@ -42,6 +42,7 @@ class ModelSerializer(serializers.ModelSerializer[Model]):
             "label",
             "description",
             "icon",
+            "colour",
             "order",
             "hidden",
             "favourite",

@@ -94,6 +94,7 @@ class ShareInline(RowSelectMixin, TabularInline):  # type: ignore[misc]  # Unfol
 class PersonaAdmin(RowAdmin):
     """Personas of all users. Opening another user's private persona is recorded in its history."""
 
+    empty_words = "No personas yet."
     form = PersonaForm
     inlines = (ShareInline,)
     list_display = ("name", "visibility", "owner", "model", "budget_profile", "version", size, "updated")
@@ -103,12 +104,23 @@ class PersonaAdmin(RowAdmin):
     search_help_text = "A name, the id of a persona, or a user name"
     autocomplete_fields = ("owner",)
     readonly_fields = ("version",)
+    actions_detail = ("see_prompt",)
     fieldsets = (
-        (None, {"fields": ("name", "description", "visibility", "owner", "version", "tag")}),
+        (None, {"fields": ("name", "icon", "colour", "description", "visibility", "owner", "version", "tag")}),
         ("Prompt", {"fields": ("instructions", "replaces_system_prompt", "date_awareness", "reminders")}),
         ("Answers with", {"fields": ("model", "effort", "budget_profile", "tools")}),
         ("Start", {"fields": ("starter_messages",)}),
     )
+
+    @button("See what a model gets", icon="visibility", permission="view")
+    def see_prompt(self, request: HttpRequest, object_id: str) -> HttpResponse:
+        """Open the page of the persona, on which a message shows its prompt."""
+        row = self.row(request, object_id)
+        if Persona.objects.visible_to(acting_user(request)).filter(pk=row.pk).exists():
+            return HttpResponseRedirect(f"{reverse('personas:persona', args=[row.pk])}#try-title")
+        sentence = Sentence("This persona is private to {owner}, so only they can try it.", owner=str(row.owner))
+        self.message_user(request, sentence, messages.WARNING)
+        return HttpResponseRedirect(reverse("admin:personas_persona_change", args=[row.pk]))
 
     def get_fieldsets(self, request: HttpRequest, obj: Any = None) -> Any:
         """Leave out the hidden field for administrators with only the right to view, since they get no form."""
@@ -219,6 +231,7 @@ def reminders_for(request: HttpRequest) -> QuerySet[Reminder]:
 
 @admin.register(Reminder)
 class ReminderAdmin(RowAdmin):
+    empty_words = "No reminders yet."
     form = ReminderForm
     list_display = ("text", "scope", "enabled", "used_by")
     list_filter = ("scope", "enabled")
@@ -244,7 +257,8 @@ class ReminderAdmin(RowAdmin):
 class BudgetProfileAdmin(RowAdmin):
     """Budget profiles. `config.admin` registers a subclass, which also shows examples of the numbers."""
 
-    list_display = ("name", "is_default", "policy", "layout", "most", "for_the_answer")
+    empty_words = "No budget profile yet: the documented numbers apply."
+    list_display = ("name", "is_default", "policy_name", "layout_name", "most", "for_the_answer")
     list_filter = ("policy", "layout")
     search_fields = ("name",)
     readonly_fields = ("is_default",)
@@ -285,6 +299,14 @@ class BudgetProfileAdmin(RowAdmin):
     @display(description="Default", ordering="default", label={"default": "success"})
     def is_default(self, profile: BudgetProfile) -> str | None:
         return "default" if profile.default else None
+
+    @display(description="Policy", ordering="policy")
+    def policy_name(self, profile: BudgetProfile) -> str:
+        return profile.get_policy_display().partition(":")[0]
+
+    @display(description="Layout", ordering="layout")
+    def layout_name(self, profile: BudgetProfile) -> str:
+        return profile.get_layout_display().partition(" (")[0]
 
     @display(description="Window at most", ordering="window")
     def most(self, profile: BudgetProfile) -> str:

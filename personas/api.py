@@ -82,7 +82,8 @@ class PersonaSerializer(StrictSerializer, serializers.ModelSerializer[Persona]):
     class Meta:
         model = Persona
         fields: ClassVar = [
-            "id", "name", "description", "instructions", "replaces_system_prompt", "model", "effort", "budget_profile",
+            "id", "name", "icon", "colour", "description", "instructions", "replaces_system_prompt",
+            "model", "effort", "budget_profile",
             "tools", "reminder", "date_awareness", "starter_messages", "visibility", "owner", "role", "editable",
             "version", "tokens", "created", "updated",
         ]  # fmt: skip

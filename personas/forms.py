@@ -21,7 +21,7 @@ from core.i18n import grouped
 from core.rows import set_fields
 from core.sentences import Sentence
 from core.text import unix_lines
-from llm.models import Model
+from llm.models import Effort, Model
 from personas import tools
 from personas.handing_over import require_hand_over
 from personas.models import BudgetProfile, Persona, PromptVersion, Reminder, SystemPrompt
@@ -30,6 +30,7 @@ from personas.sharing.names import require_free_name
 from personas.sharing.roles import is_owner
 from personas.texts import TEXTS, check_text
 from personas.variables import VARIABLES_HELP, check_variables
+from workspace.models import DateAwareness
 
 
 class LinesField(forms.CharField):
@@ -219,7 +220,17 @@ class PersonaForm(PersonaRules):
     class Meta:
         model = Persona
         fields: ClassVar = [
-            *("name", "description", "owner", "instructions", "replaces_system_prompt", "model", "effort"),
+            *(
+                "name",
+                "icon",
+                "colour",
+                "description",
+                "owner",
+                "instructions",
+                "replaces_system_prompt",
+                "model",
+                "effort",
+            ),
             *("budget_profile", "tools", "reminders", "date_awareness", "starter_messages", "visibility"),
         ]
 
@@ -260,6 +271,9 @@ class ModelField(forms.ModelChoiceField[Model]):
         return obj.label
 
 
+FINE_TUNING = {"replaces_system_prompt", "reminder", "budget_profile", "date_awareness"}
+
+
 class PersonaPageForm(PersonaRules):
     """The form of the page on which owners and editors write a persona."""
 
@@ -271,7 +285,17 @@ class PersonaPageForm(PersonaRules):
     class Meta:
         model = Persona
         fields: ClassVar = [
-            *("name", "description", "instructions", "replaces_system_prompt", "model", "effort", "budget_profile"),
+            *(
+                "name",
+                "icon",
+                "colour",
+                "description",
+                "instructions",
+                "replaces_system_prompt",
+                "model",
+                "effort",
+                "budget_profile",
+            ),
             *("tools", "date_awareness", "starter_messages", "visibility"),
         ]
         widgets: ClassVar = dict.fromkeys(("budget_profile", "date_awareness", "visibility"), forms.RadioSelect)
@@ -293,7 +317,24 @@ class PersonaPageForm(PersonaRules):
             default_label = _("The workspace's default")
         self.fields["model"] = ModelField(models.select_related("provider"), required=False, empty_label=default_label)
         profiles = cast("forms.ModelChoiceField[BudgetProfile]", self.fields["budget_profile"])
-        profiles.empty_label = default % {"name": default_profile().name}
+        usual = default_profile()
+        profiles.empty_label = default % {"name": usual.name}
+        if self.instance.budget_profile_id != usual.pk:  # without a choice it has that one already
+            profiles.queryset = BudgetProfile.objects.exclude(pk=usual.pk)
+        efforts = cast("forms.TypedChoiceField", self.fields["effort"])
+        efforts.choices = [("", _("As the model is set")), *Effort.choices]
+
+    @property
+    def fine_tuned(self) -> bool:
+        """Whether the part of the page that is folded at first has an error, or is not as a new persona has it."""
+        row = self.instance
+        return bool(
+            self.errors.keys() & FINE_TUNING
+            or row.replaces_system_prompt
+            or row.budget_profile_id
+            or row.date_awareness != DateAwareness.DAY
+            or self["reminder"].value()
+        )
 
     @property
     def persona_fields(self) -> PersonaFields:

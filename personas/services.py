@@ -5,7 +5,7 @@ from copy import copy
 from dataclasses import dataclass
 from functools import reduce
 from operator import or_
-from typing import NamedTuple, TypedDict, TypeVar, cast
+from typing import NamedTuple, TypeVar, cast
 from uuid import UUID
 
 from django.db import transaction
@@ -17,6 +17,7 @@ from accounts.access.rights import models_of, require
 from accounts.models import Right, User
 from core.audit.services import field_changes, load_stored, record, record_saved
 from core.errors import ProductError
+from core.faces import FaceFields
 from core.locks import lock
 from core.permissions import has_right, require_right, require_store
 from core.requests import get_or_404
@@ -43,7 +44,7 @@ NO_VERSION = "0"  # the entity tag of a prompt without an active version
 UNCOPIED_FIELDS = {"id", "owner", "name", "visibility", "version", "tokens", "created", "updated"}
 
 
-class PersonaFields(TypedDict, total=False):
+class PersonaFields(FaceFields, total=False):
     """Fields of a persona that a form or a serializer has validated."""
 
     name: str

@@ -33,6 +33,12 @@ OWN_TOOLS = {
         "Lists your tasks, creates them, drafts checklists and ticks items. Only you clear a breakpoint."
     ),
 }
+# What people call them; models and programs use their names.
+TITLES = {
+    "web_search": gettext_lazy("Search the web"),
+    "open_url": gettext_lazy("Read web pages"),
+    TASKS: gettext_lazy("Your tasks"),
+}
 ASKS_BEFORE_SEARCH = gettext_lazy("You are asked before each search.")
 SEPARATOR = "__"
 EVERY_TOOL = "*"

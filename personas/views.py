@@ -105,6 +105,7 @@ def _form_page(
         "form": form,
         "persona": row,
         "meanwhile": meanwhile,
+        "fine_tuned": form.fine_tuned,
         "count": services.measure_text(form["instructions"].value() or "", model, user=request.user),
         "system_prompt": SystemPrompt.objects.filter(active=True).first(),
         "default_profile": services.default_profile(),

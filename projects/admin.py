@@ -39,7 +39,7 @@ class ProjectForm(forms.ModelForm[Project]):
 
     class Meta:
         model = Project
-        fields: ClassVar = ["name", "instructions", "persona", "owner", "web"]
+        fields: ClassVar = ["name", "icon", "colour", "instructions", "persona", "owner", "web"]
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -148,6 +148,7 @@ class ProjectFileInline(ProjectInline):
 class ProjectAdmin(RowAdmin):
     """Projects without their conversations. Opening another user's project is recorded in its history."""
 
+    empty_words = "No projects yet."
     form = ProjectForm
     inlines = (MembershipInline, ProjectFileInline)
     list_display = ("name", "owner", "persona", "members", "files", "web", "version", "updated")
@@ -156,7 +157,7 @@ class ProjectAdmin(RowAdmin):
     search_fields = ("name", "=id", "=owner__username")
     search_help_text = "A name, the id of a project, or a user name"
     autocomplete_fields = ("owner",)
-    fields = ("name", "owner", "persona", "web", "instructions", "file", "based_on")
+    fields = ("name", "icon", "colour", "owner", "persona", "web", "instructions", "file", "based_on")
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Project]:
         rows: QuerySet[Project] = super().get_queryset(request)
@@ -182,6 +183,8 @@ class ProjectAdmin(RowAdmin):
         cleaned = form.cleaned_data
         fields: services.ProjectFields = {
             "name": cleaned["name"],
+            "icon": cleaned["icon"],
+            "colour": cleaned["colour"],
             "instructions": cleaned["instructions"],
             "persona": cleaned["persona"],
             "web": cleaned["web"],
@@ -239,8 +242,9 @@ def _set_member(user: User, project: Project, row: Membership) -> None:
 
 @admin.register(Invitation)
 class InvitationAdmin(RecordAdmin):
+    empty_words = "Nobody was invited to a project yet."
     ordering = ("-id",)
-    list_display = ("id", "of_project", "person", "role", "created", "expires", "declined")
+    list_display = ("created", "of_project", "person", "role", "expires", "declined")
     list_select_related = ("person",)
     list_filter = ("role",)
     search_fields = ("=id", "=project__id", "=person__username")

@@ -43,7 +43,20 @@ class ProjectSerializer(StrictSerializer, serializers.ModelSerializer[Project]):
     class Meta:
         model = Project
         fields: ClassVar = [
-            *("id", "name", "instructions", "persona", "web", "owner", "role", "version", "created", "updated")
+            *(
+                "id",
+                "name",
+                "icon",
+                "colour",
+                "instructions",
+                "persona",
+                "web",
+                "owner",
+                "role",
+                "version",
+                "created",
+                "updated",
+            )
         ]
         read_only_fields: ClassVar = ["owner", "version", "created", "updated"]
 

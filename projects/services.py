@@ -1,7 +1,7 @@
 """All changes to projects and the lists of their files. Changes to members are in `members`."""
 
 from collections.abc import Iterable
-from typing import Any, TypedDict
+from typing import Any
 from uuid import UUID
 
 from django.contrib.auth.models import AbstractUser
@@ -15,6 +15,7 @@ from accounts.models import User
 from accounts.realtime import News, notify
 from core.audit.services import changes_by_name, record
 from core.errors import NotFound, ProductError
+from core.faces import FaceColour, FaceFields, FaceIcon
 from core.permissions import has_right, require_right
 from core.requests import identifier, or_404
 from core.rows import set_fields
@@ -31,7 +32,7 @@ MAX_INSTRUCTIONS = 100_000  # characters
 MAX_NAME = 100  # characters
 
 
-class ProjectFields(TypedDict, total=False):
+class ProjectFields(FaceFields, total=False):
     """Fields of a project that a form or a request may change."""
 
     name: str
@@ -48,7 +49,8 @@ def project_files(project: Project) -> QuerySet[File]:
 def create_project(*, user: User, fields: ProjectFields, owner: User | None = None) -> Project:
     """Create a project. The name is required. An administrator may create one for another `owner`.
 
-    Raises `empty_name`, `instructions_too_long`, `variable_unknown`, or `NotFound` for a persona hidden from the owner.
+    Raises `empty_name`, `instructions_too_long`, `variable_unknown`, `unknown_face`, or `NotFound` for a persona that
+    the owner does not see.
     """
     project = Project(owner=owner or user)
     if project.owner != user:
@@ -121,6 +123,8 @@ def _check_fields(user: User, fields: ProjectFields, *, current_persona: UUID | 
                 max_instructions=MAX_INSTRUCTIONS,
             ),
         )
+    if changes.get("icon", "") not in FaceIcon.values or changes.get("colour", "") not in FaceColour.values:
+        raise ProductError("unknown_face", "There is no such icon or colour. Choose one of those that are offered.")
     persona = changes.get("persona")
     # An editor may keep the owner's private persona, but cannot choose one that they do not see.
     if (

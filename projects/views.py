@@ -68,7 +68,7 @@ def decline(request: Request, invitation: Invitation) -> HttpResponse:
 
 @with_row(roles.visible_project)
 def save(request: Request, row: Project) -> HttpResponse:
-    """Save the name, the instructions, the persona, and whether models may use the web."""
+    """Save the name, the face, the instructions, the persona, and whether models may use the web."""
     roles.require_editor(user=request.user, project=row)
     based_on = parse_position(request.POST, "version")
     services.update_project(user=request.user, project=row, fields=_fields(request, row), based_on=based_on)
@@ -81,6 +81,10 @@ def _fields(request: Request, row: Project) -> services.ProjectFields:
         fields["name"] = request.POST["name"]
     if "instructions" in request.POST:
         fields["instructions"] = request.POST["instructions"]
+    if "icon" in request.POST:
+        fields["icon"] = request.POST["icon"]
+    if "colour" in request.POST:
+        fields["colour"] = request.POST["colour"]
     if "persona" in request.POST:
         visible = Persona.objects.visible_to(request.user)
         fields["persona"] = choice(visible, row.persona, request.POST["persona"], "persona")

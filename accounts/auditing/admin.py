@@ -78,6 +78,7 @@ def _change(change: Any) -> str:
 
 @admin.register(Entry)
 class EntryAdmin(RecordAdmin):
+    empty_words = "Nothing was recorded yet."
     list_display = ("at", "actor", "how", "act", "kind_of_row", "called", "address")
     list_filter = ("how", ActionFilter, "at")
     search_fields = tuple(f"={name}" for name in SEARCHED)

@@ -30,6 +30,7 @@ class PeopleGroupForm(forms.ModelForm[PeopleGroup]):
 
 @admin.register(PeopleGroup)
 class PeopleGroupAdmin(RowAdmin):
+    empty_words = "No groups yet."
     kind = "people_group"
     form = PeopleGroupForm
     list_display = ("name", "size", "models_of_it", "tool_servers_of_it", "may_do", "claim")

@@ -22,6 +22,7 @@ class LimitForm(forms.ModelForm):  # type: ignore[type-arg]  # not generic at ru
 
 @admin.register(Limit)
 class LimitAdmin(RowAdmin):
+    empty_words = "No limits yet: everybody may use as much as they like."
     kind = "limit"
     form = LimitForm
     list_display = ("most", "whom", "unit", "per", "created")

@@ -12,6 +12,7 @@ from django.utils import timezone
 from django.utils.translation import gettext_lazy as _
 from uuid_utils.compat import uuid7
 
+from core.faces import WithFace
 from core.sentences import Sentence
 from core.time_zones import find_zone, is_zone, present_name
 from workspace.models import WorkspaceVersion
@@ -46,7 +47,7 @@ def zone_or_workspaces(name: str) -> zoneinfo.ZoneInfo:
     return find_zone(name) or zoneinfo.ZoneInfo(workspace_timezone())
 
 
-class User(AbstractUser):
+class User(AbstractUser, WithFace):
     """A person. `timezone` is an IANA name and decides what "today" is.
 
     An empty `language` or `theme` follows the browser. If this machine does not know the stored name (`zone_unknown`),

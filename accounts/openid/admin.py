@@ -68,6 +68,7 @@ class OpenIDProviderForm(forms.ModelForm[OpenIDProvider]):
 
 @admin.register(OpenIDProvider)
 class OpenIDProviderAdmin(RowAdmin):
+    empty_words = "No provider yet: people sign in with a password."
     kind = "openid_provider"
     form = OpenIDProviderForm
     list_display = ("name", "issuer", "enabled", "only", "secret_state")

@@ -24,7 +24,8 @@ BY_ADMIN = gettext_noop("Switched off by an administrator.")
 
 @admin.register(Webhook)
 class WebhookAdmin(ReadOnlyAdmin):
-    list_display = ("id", "owner", "host", "event_names", "enabled", "failing_since", "created")
+    empty_words = "No webhooks yet. People add them in their settings."
+    list_display = ("created", "owner", "host", "event_names", "enabled", "failing_since")
     list_select_related = ("owner",)
     list_filter = ("enabled",)
     search_fields = ("=id", "=owner__username")
@@ -62,7 +63,8 @@ class WebhookAdmin(ReadOnlyAdmin):
 
 @admin.register(WebhookDelivery)
 class WebhookDeliveryAdmin(RecordAdmin):
-    list_display = ("id", "person", "host", "type", "status_label", "attempts", "response_status", "created")
+    empty_words = "Nothing was delivered yet."
+    list_display = ("created", "person", "host", "type", "status_label", "attempts", "response_status")
     list_select_related = ("webhook__owner",)
     list_filter = ("status", "type")
     search_fields = ("=id", "=event", "=webhook__id", "=webhook__owner__username")

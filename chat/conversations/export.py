@@ -30,6 +30,7 @@ from chat.rendering.references import cited_numbers
 from chat.summaries.headings import SummarySection
 from core.audit.services import record
 from core.errors import NotFound, ProductError
+from core.faces import FACE
 from core.json_types import JsonObject
 from core.sentences import Sentence
 from files.models import File
@@ -463,10 +464,10 @@ def _json_lists(user: User) -> dict[str, Iterable[Any]]:
     """Return the lists for the JSON files of the zip, by file name."""
     persona = (
         *("id", "name", "description", "instructions", "replaces_system_prompt", "starter_messages", "tools", "effort"),
-        *("date_awareness", "own_reminder", "visibility", "created"),
+        *("date_awareness", "own_reminder", "visibility", "created", *FACE),
     )
     setting = (
-        *("language", "timezone", "theme", "accepts_model_tasks", "asks_before_search", "tasks_in_prompts"),
+        *(*FACE, "language", "timezone", "theme", "accepts_model_tasks", "asks_before_search", "tasks_in_prompts"),
         "tasks_notice_seen",
     )
     reading = ("file_name", "question", "model_name", "status", "answer", "citation_check", "created", "finished")
@@ -483,7 +484,7 @@ def _json_lists(user: User) -> dict[str, Iterable[Any]]:
             for row in Persona.objects.filter(owner=user).select_related("model", "budget_profile").order_by("pk")
         ],
         "projects.json": [
-            {name: getattr(row, name) for name in ("id", "name", "instructions", "web", "created")}
+            {name: getattr(row, name) for name in ("id", "name", "instructions", "web", "created", *FACE)}
             | {"persona": row.persona.name if row.persona else None, "persona_id": row.persona_id}
             | {"files": list(row.entries.values("file", "file__name", "pinned"))}
             for row in Project.objects.filter(owner=user).select_related("persona").order_by("pk")

@@ -4,11 +4,14 @@ Programs can export too (`/api/v1/`).
 """
 
 from collections.abc import AsyncIterator, Mapping
+from dataclasses import dataclass
 from datetime import date, timedelta
+from typing import TypedDict
 from urllib.parse import urlsplit
 from uuid import UUID
 
 from django.conf import settings
+from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse, StreamingHttpResponse
 from django.shortcuts import redirect, render
 from django.urls import reverse
@@ -40,6 +43,7 @@ from projects.models import Project
 from projects.models.roles import visible_project
 
 MAX_PROJECTS = 200  # projects in a menu
+MAX_TAGS = 30  # tags in a menu
 SHARES = 200  # links on the page of all links
 IMPORTS = 20  # imports on their page
 RESULTS = 1_000  # results per import
@@ -69,13 +73,42 @@ def conversations(request: Request) -> HttpResponse:
 def organise(request: Request, row: Conversation) -> HttpResponse:
     """Show the actions on a conversation in a menu, or as a page without scripts."""
     template = "chat/_organise.html" if request.htmx else "chat/organise.html"
-    details = {"permissions": row.permissions.all(), "readings": row.readings.all()[:READINGS]}
-    return render(request, template, {"conversation": row, **details, **_destinations(request.user)})
+    destinations = _destinations(request.user)
+    details = {
+        "permissions": row.permissions.all(),
+        "readings": row.readings.all()[:READINGS],
+        "tag_choices": _tag_choices(row, [tag.name for tag in destinations["known_tags"][:MAX_TAGS]]),
+    }
+    return render(request, template, {"conversation": row, **details, **destinations})
 
 
-def _destinations(user: User) -> dict[str, object]:
+@dataclass(frozen=True, slots=True)
+class TagChoice:
+    """A tag that is put on a conversation, or taken off it, by a click. `then`: all of its tags after the click."""
+
+    name: str
+    chosen: bool
+    then: list[str]
+
+
+def _tag_choices(conversation: Conversation, names: list[str]) -> list[TagChoice]:
+    own = [tag.name for tag in conversation.tags.all()]
+    return [
+        TagChoice(name, name in own, [each for each in own if each != name] if name in own else [*own, name])
+        for name in names
+    ]
+
+
+class Destinations(TypedDict):
+    """Projects and tags that a conversation can get."""
+
+    projects: QuerySet[Project]
+    known_tags: QuerySet[Tag]
+
+
+def _destinations(user: User) -> Destinations:
     """Return the projects and tags to choose from."""
-    projects = Project.objects.visible_to(user).only("id", "name").order_by("name")[:MAX_PROJECTS]
+    projects = Project.objects.visible_to(user).only("id", "name", "icon", "colour").order_by("name")[:MAX_PROJECTS]
     return {"projects": projects, "known_tags": Tag.objects.visible_to(user)}
 
 

@@ -30,10 +30,11 @@ CHANGED_SETTINGS = ("model", "profile", *CHOICES, "system_prompt")
 
 
 class ReplayForm(forms.ModelForm[Replay]):
-    """The form of a new replay. The admin sets `user`, the author."""
+    """The form of a new replay, of one turn or of many. The admin sets `user`, the author."""
 
     user: User
 
+    turn_id = forms.CharField(required=False, widget=forms.HiddenInput)
     conversation_id = forms.CharField(
         label="Conversation",
         required=False,
@@ -42,8 +43,8 @@ class ReplayForm(forms.ModelForm[Replay]):
             "The id of a conversation whose newest turns are planned again. Empty: a sample of all conversations."
         ),
     )
-    confirmed = forms.BooleanField(
-        label="Yes, ask",
+    asks = forms.BooleanField(
+        label="Ask the model, too",
         required=False,
         widget=UnfoldBooleanWidget,
         help_text=f"Each turn is a model call that costs money. At most {Replay.MOST_ASKED} turns, and only of your "
@@ -58,15 +59,21 @@ class ReplayForm(forms.ModelForm[Replay]):
         data: dict[str, Any] = super().clean() or {}
         if self.errors:
             return data
-        if data["asks"] and not data["confirmed"]:
-            raise forms.ValidationError({"confirmed": gettext("Tick this box, too, or do not ask the model.")})
-        fields = {name: data[name] for name in ("most", *CHANGED_SETTINGS, "asks")}
+        fields = {name: data[name] for name in (*CHANGED_SETTINGS, "asks")}
         try:
-            conversation = services.get_conversation(data["conversation_id"]) if data["conversation_id"] else None
-            services.check_replay(user=self.user, job=Replay(conversation=conversation, **fields))
+            turn = services.get_turn(data["turn_id"]) if data["turn_id"] else None
+            conversation = turn.conversation if turn is not None else None
+            if data["conversation_id"] and turn is None:
+                conversation = services.get_conversation(data["conversation_id"])
+            turn_id = turn.pk if turn is not None else None
+            most = 1 if turn is not None else data["most"]
+            job = Replay(conversation=conversation, turn_id=turn_id, most=most, **fields)
+            services.check_replay(user=self.user, job=job)
         except ProductError as error:
             raise forms.ValidationError(str(error.sentence), code=error.code) from error
         self.instance.conversation = conversation
+        if turn is not None:
+            self.instance.turn_id, self.instance.most = turn.pk, 1
         return data
 
 
@@ -75,8 +82,15 @@ def _display_value(job: Replay, name: str) -> object:
     return getattr(job, f"get_{name}_display")() if name in CHOICES else getattr(job, name)
 
 
+def _asks_for_turn(request: HttpRequest) -> bool:
+    """Return whether the form of a new replay is for one turn, which `turn_id` names."""
+    return bool(request.POST.get("turn_id") or request.GET.get("turn_id"))
+
+
 @admin.register(Replay)
 class ReplayAdmin(RecordAdmin):
+    empty_words = "Nothing was planned again yet. Begin here, or with “Plan it again with …” on the page of a turn."
+    add_words = "Plan past turns again with …"
     form = ReplayForm
     change_form_template = "admin/chat/replay/change_form.html"
     list_display = ("created", "author", "turns_of", "instead", "status_label", "progress")
@@ -93,7 +107,8 @@ class ReplayAdmin(RecordAdmin):
 
     def get_fields(self, request: HttpRequest, obj: Any = None) -> Any:
         if obj is None:
-            return ("conversation_id", "most", *CHANGED_SETTINGS, "asks", "confirmed")
+            place = ("turn_id",) if _asks_for_turn(request) else ("conversation_id", "most")
+            return (*place, *CHANGED_SETTINGS, "asks")
         return ("author", "created", "turns_of", "instead", "asks")  # the results show the fields that change
 
     def get_form(self, request: HttpRequest, obj: Any = None, change: bool = False, **kwargs: Any) -> Any:
@@ -113,6 +128,12 @@ class ReplayAdmin(RecordAdmin):
 
     def response_add(self, request: HttpRequest, obj: Any, post_url_continue: str | None = None) -> HttpResponse:
         return HttpResponseRedirect(reverse("admin:chat_replay_change", args=[obj.pk]))
+
+    def add_view(
+        self, request: HttpRequest, form_url: str = "", extra_context: dict[str, Any] | None = None
+    ) -> HttpResponse:
+        title = gettext("Plan it again with …") if _asks_for_turn(request) else gettext("Plan past turns again with …")
+        return super().add_view(request, form_url, {"title": title, **(extra_context or {})})
 
     def change_view(
         self, request: HttpRequest, object_id: str, form_url: str = "", extra_context: dict[str, Any] | None = None
@@ -148,6 +169,8 @@ class ReplayAdmin(RecordAdmin):
 
     @display(description="Turns of")
     def turns_of(self, job: Replay) -> str:
+        if job.turn_id is not None:
+            return _("One turn of conversation %(id)s") % {"id": job.conversation_id}
         if job.conversation_id is None:
             return _("a sample of all turns")
         return _("Conversation %(id)s") % {"id": job.conversation_id}

@@ -27,16 +27,25 @@ def _choice(verbose_name: str, choices: type[models.TextChoices]) -> Any:
     )
 
 
-def _instead(to: str, help_text: str) -> Any:
+def _instead(to: str, help_text: str, verbose_name: str | None = None) -> Any:
     # A replay is deleted with this row, since its figures mean nothing without the row.
-    return models.ForeignKey(to, null=True, blank=True, on_delete=models.CASCADE, related_name="+", help_text=help_text)
+    return models.ForeignKey(
+        to,
+        verbose_name=verbose_name,
+        null=True,
+        blank=True,
+        on_delete=models.CASCADE,
+        related_name="+",
+        help_text=help_text,
+    )
 
 
 class Replay(models.Model):
     """A job that plans stored turns again under other settings.
 
-    Without a `conversation` the turns are a sample of all turns. `total` is the number of turns; `planned` is the
-    number of turns that are done. `totals` is a `chat.lab.services.TotalsJson`, empty before the first turn is done.
+    With a `turn_id` that turn alone is planned. Without a `conversation` the turns are a sample of all turns. `total`
+    is the number of turns; `planned` is the number of turns that are done. `totals` is a
+    `chat.lab.services.TotalsJson`, empty before the first turn is done.
     """
 
     class Status(models.TextChoices):
@@ -58,14 +67,15 @@ class Replay(models.Model):
     conversation = models.ForeignKey(
         "chat.Conversation", null=True, blank=True, on_delete=models.CASCADE, related_name="replays"
     )
+    turn_id = models.UUIDField(null=True, editable=False)  # no key: the replay goes with the turn's conversation
     most = models.PositiveIntegerField(
         "turns at most", default=100, validators=[MinValueValidator(1), MaxValueValidator(MOST)]
     )
     model = _instead("llm.Model", "Empty: the one that was asked.")
-    profile = _instead("personas.BudgetProfile", "Empty: with the numbers of that time.")
+    profile = _instead("personas.BudgetProfile", "Empty: with the numbers of that time.", "budget profile")
     system_prompt = _instead("personas.SystemPrompt", "Empty: the version that was sent.")
-    layout = _choice("layout", BudgetProfile.Layout)
-    policy = _choice("policy", BudgetProfile.Policy)
+    layout = _choice("order of the prompt", BudgetProfile.Layout)
+    policy = _choice("what stays when not everything fits", BudgetProfile.Policy)
     note_form = _choice("mark of reminders, instructions and lists of files", BudgetProfile.NoteForm)
     reminder_place = _choice("place of the reminders", BudgetProfile.ReminderPlace)
     citation_reminder = _choice("reminder of citations", CitationReminder)

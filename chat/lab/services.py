@@ -9,7 +9,7 @@ import logging
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
-from typing import Any, TypedDict
+from typing import Any, NoReturn, TypedDict
 from uuid import UUID
 
 from django.db import transaction
@@ -119,10 +119,14 @@ def choose_turns(*, conversation: Conversation | None = None, most: int, owner: 
         rows.order_by("-id").values_list("pk", flat=True)[: most if conversation is not None else SAMPLED_FROM]
     )
     if not newest:
-        raise ProductError("nothing_to_replay", "There is no complete answer with a report to plan again.", status=404)
+        _nothing_to_replay()
     step = max(1, -(-len(newest) // most))
     sample = rows.filter(pk__in=newest[::step]).order_by("conversation_id", "started", "pk")
     return list(sample.values_list("pk", flat=True))
+
+
+def _nothing_to_replay() -> NoReturn:
+    raise ProductError("nothing_to_replay", "There is no complete answer with a report to plan again.", status=404)
 
 
 def plan_turns(turns: Sequence[UUID], variation: Variation = NO_VARIATION) -> Iterator[TurnComparison]:
@@ -245,6 +249,9 @@ def start_replay(*, user: User, job: Replay) -> Replay:
 
 
 def _choose_turns(job: Replay) -> list[UUID]:
+    if job.turn_id is not None:
+        turns = stored_turns().filter(pk=job.turn_id, conversation__deleted=None).values_list("pk", flat=True)
+        return list(turns) or _nothing_to_replay()
     return choose_turns(conversation=job.conversation, most=job.most, owner=job.author if job.asks else None)
 
 
@@ -257,6 +264,18 @@ def get_conversation(text: str) -> Conversation:
     if conversation is None:
         raise NotFound("conversation")
     return conversation
+
+
+def get_turn(text: str) -> Turn:
+    """Return the turn with this id, with its conversation. Raises `NotFound`."""
+    try:
+        rows = Turn.objects.select_related("conversation").filter(conversation__deleted=None)
+        turn = rows.filter(pk=UUID(text.strip())).first()
+    except ValueError:
+        turn = None
+    if turn is None:
+        raise NotFound("turn")
+    return turn
 
 
 def run_replay(pk: UUID) -> None:

@@ -65,6 +65,7 @@ class RangeForm(forms.Form):
 
 @admin.register(ModelCall)
 class ModelCallAdmin(RecordAdmin):
+    empty_words = "No model was asked yet."
     ordering = ("-id",)
     list_display = ("created", "person", "provider_name", "model_name", "purpose", "tokens", "money", "counted")
     list_select_related = ("person",)

@@ -73,7 +73,7 @@ class ModelCall(models.Model):
         REPLAY = "replay", gettext_lazy("Prompt lab")
         CITATIONS = "citations", gettext_lazy("Check of citations")
         READING = "reading", gettext_lazy("Pages read")
-        FULL_READ = "full_read", gettext_lazy("Reading of a whole file")
+        FULL_READ = "full_read", gettext_lazy("Full reading")
         EMBEDDING = "embedding", gettext_lazy("Embedding")
         RERANKING = "reranking", gettext_lazy("Re-ranking")
 

@@ -12,6 +12,7 @@ from django.views.decorators.http import require_GET
 
 from accounts.access.sessions import SignedInRequest as Request
 from chat.ledger import limits
+from chat.ledger.chart import usage_chart
 from chat.ledger.models import ModelCall
 from chat.ledger.services import calls_between, csv_response, describe_usage, record_export
 from chat.ledger.sums import UsageReport
@@ -50,6 +51,7 @@ def my_usage(request: Request) -> HttpResponse:
         "limits": shown,
         "used_up": any(limit.used_up for limit in shown),
         "tables": tables,
+        "chart": usage_chart(first, usage.by("day_id")),
     }
 
     return render(request, "chat/usage.html", context)

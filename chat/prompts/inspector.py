@@ -222,7 +222,7 @@ class Panel:
         effort = report.get("effort", "")
         exact = _("exact") if report["exact"] else _("estimated")
         facts = [
-            Fact(_("Model"), report["model"], _("Who answers.")),
+            Fact(_("Model"), report["model"], _("The model that answers.")),
             Fact(_("Tokens"), exact, _("Pieces of words, in which models read: about four letters of English each.")),
         ]
         if count:

@@ -15,8 +15,9 @@ from core.sentences import Sentence
 
 @admin.register(Reading)
 class ReadingAdmin(RecordAdmin):
+    empty_words = "Nobody has asked a question over whole files yet."
     ordering = ("-id",)
-    list_display = ("id", "person", "model_name", "status_label", "code", "calls_and_asked", "created", "finished")
+    list_display = ("created", "person", "model_name", "status_label", "code", "calls_and_asked", "finished")
     list_select_related = ("person",)
     list_filter = ("status", "code")
     search_fields = ("=id", "=person__username", "=conversation__id")

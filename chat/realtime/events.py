@@ -546,7 +546,7 @@ MEANINGS: Mapping[str, str] = {
     News.TASKS: "Tasks, checklists or runs of the person have changed. A token hears this if it has the scope `tasks`.",
     News.INVITATIONS: "An invitation to a project has come, was answered or is gone: one to the person, or one that "
     "they sent and somebody accepted. A token hears this if it has the scope `projects`.",
-    News.READINGS: "A file that is read whole for a question of the person has come further, or the reading has ended.",
+    News.READINGS: "A full reading of files for a question of the person has come further, or has ended.",
     News.SHARED: "A conversation was shared with the person, was shared again, or is shared no more.",
     "QUEUED": "The turn waits until a worker has room for it, behind `position` - 1 others; said again while it does.",
 }

@@ -17,8 +17,9 @@ from projects.planner.models import Run
 
 @admin.register(Run)
 class RunAdmin(RecordAdmin):
+    empty_words = "No model has worked through a checklist yet."
     ordering = ("-id",)
-    list_display = ("id", "owner", "task_code", "model", "status_label", "code", "created", "started", "finished")
+    list_display = ("created", "owner", "task_code", "model", "status_label", "code", "finished")
     list_select_related = ("owner", "task", "model")
     list_filter = ("status", "unasked", "model")
     search_fields = ("=id", "=owner__username", "=task__code", "=code")

@@ -19,9 +19,10 @@ from django.utils.translation import gettext_noop
 from accounts.access.rights import Rights
 from accounts.models import User
 from chat.context.rendering import ToolGuidance
-from chat.models import Conversation
+from chat.models import Conversation, Message
 from chat.models.conversation_state import ChatScope
 from chat.models.summary import in_force
+from chat.models.tree import branch_rows
 from chat.tools.conversation import CONVERSATION_GUIDANCE, SearchConversation
 from chat.tools.files import READ_GUIDANCE, SEARCH_GUIDANCE, FileScope, ReadFile, SearchFiles
 from chat.tools.on_demand import (
@@ -38,6 +39,7 @@ from chat.tools.results import READ_RESULT_GUIDANCE, ReadResult
 from chat.tools.tasks import TaskToolContext, task_tools
 from chat.tools.web import OPEN_GUIDANCE, WEB_GUIDANCE, NumberedResults, open_url
 from core.background import on_database
+from core.net.addresses import find_addresses, host_of
 from core.sentences import Sentence
 from files.models import File
 from llm.models import Model
@@ -52,6 +54,14 @@ from llm.types.tools import Tool
 from personas.models import Persona
 from personas.tools import TASKS, WEB
 
+# A word such as report.pdf is the name of a file, and no host.
+FILE_SUFFIXES = frozenset(
+    (
+        *("c", "cpp", "css", "csv", "doc", "docx", "eml", "gif", "go", "htm", "html", "ini", "java", "jpeg", "jpg"),
+        *("js", "json", "log", "md", "odt", "pdf", "png", "pptx", "ppt", "py", "rb", "rs", "sh", "sql", "svg", "toml"),
+        *("ts", "txt", "xls", "xlsx", "xml", "yaml", "yml", "zip"),
+    )
+)
 WEB_OFF = gettext_noop("The project has the web switched off, so no tool that reaches out is there: {names}.")
 WEB_NOT_YOURS = gettext_noop("None of your groups may use the web in answers, so these tools are not there: {names}.")
 SERVER_NOT_YOURS = gettext_noop("None of your groups may use the tool server {name}.")
@@ -160,7 +170,7 @@ def toolbox_for(
     offered = [
         *_file_tools(FileScope(conversation, scope.project, question), files),
         *_conversation_tools(conversation),
-        *(_web_tools(chosen, conversation, gate) if web else ()),
+        *(_web_tools(chosen, conversation, gate, persona=persona, question=question) if web else ()),
         *task_tools(task_context, named=TASKS in chosen),
     ]
     tools = {guidance.name: tool for guidance, tool in offered}
@@ -188,8 +198,8 @@ def _missing(
     lacking = [name for name in expected if not web or name not in chosen]
     if lacking and (persona is not None or web_search_tool() is not None):
         yield Sentence(WEB_NOT_YOURS if web else WEB_OFF, names=", ".join(lacking))
-    elif persona is not None and set(WEB) & set(persona.tools) - set(tools):
-        yield Sentence("The persona's tools for the web are not there: no search service is set up.")
+    elif persona is not None and WEB_GUIDANCE.name in set(persona.tools) - set(tools):
+        yield Sentence("The persona cannot search the web: no search service is set up.")
 
 
 def _file_tools(scope: FileScope, files: Sequence[File]) -> Iterator[tuple[ToolGuidance, Tool]]:
@@ -224,15 +234,35 @@ def with_file_tools(box: Toolbox, scope: ChatScope, user: User) -> Toolbox:
     return replace(box, tools=tools, guidance=(*file_tools, *box.guidance))
 
 
-def _web_tools(names: Collection[str], conversation: Conversation, gate: Gate) -> Iterator[tuple[ToolGuidance, Tool]]:
-    """Yield the web tools with these names; none if no search service is set up."""
+def _web_tools(
+    names: Collection[str], conversation: Conversation, gate: Gate, *, persona: Persona | None, question: str
+) -> Iterator[tuple[ToolGuidance, Tool]]:
+    """Yield the web tools with these names.
+
+    Without a search service there is no search. Pages are then opened where the persona has the tool or somebody has
+    written an address, so that the prompts of all other conversations do without its definition.
+    """
     search = web_search_tool() if set(names) & set(WEB) else None
-    if search is None:
-        return
-    if "web_search" in names:
+    if search is not None and WEB_GUIDANCE.name in names:
         yield WEB_GUIDANCE, NumberedResults(search, conversation, gate)
-    if "open_url" in names:
+    if OPEN_GUIDANCE.name in names and (search or persona or _address_written(question, conversation)):
         yield OPEN_GUIDANCE, open_url(conversation, gate)
+
+
+def _address_written(question: str, conversation: Conversation) -> bool:
+    """Return whether the question, or an earlier message of a person on its branch, has the address of a page.
+
+    A name without a scheme counts in the question alone, and not if it looks like the name of a file.
+    """
+    if conversation.origin == Conversation.Origin.API:
+        return False  # of a program, which names its own tools
+    addresses = find_addresses(question)
+    if "://" in question or any(host_of(f"//{each}").rpartition(".")[2] not in FILE_SUFFIXES for each in addresses):
+        return bool(addresses)
+    if conversation._state.adding or conversation.leaf_id is None:
+        return False
+    written = Message.objects.filter(pk__in=branch_rows(conversation.leaf_id).values("pk"), role=Message.Role.USER)
+    return written.filter(parts__icontains="://").exists()
 
 
 def with_external_tools(box: Toolbox, offered: tuple[ToolDefinition, ...], unoffered: Sequence[str] = ()) -> Toolbox:

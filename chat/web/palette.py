@@ -14,6 +14,7 @@ from accounts.access.sessions import SignedInRequest as Request
 from accounts.models import User
 from chat.conversations import search
 from chat.models import Conversation
+from core.faces import WithFace
 
 ROWS_PER_GROUP = 5  # rows per group
 LONGEST = 200  # characters of a query
@@ -24,7 +25,7 @@ Pieces = Sequence[tuple[str, bool]]  # each piece of a text, and whether it matc
 class PaletteRow:
     """A row of the palette. It opens an `address`, or runs the command `does` of the page.
 
-    `pieces` is the matching text.
+    `pieces` is the matching text. `face`: the row whose face is shown instead of the icon.
     """
 
     name: str
@@ -33,6 +34,7 @@ class PaletteRow:
     keys: str = ""
     does: str = ""
     pieces: Pieces = ()
+    face: WithFace | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,10 +78,11 @@ def commands() -> list[PaletteRow]:
         PaletteRow(_("Tasks"), "task", reverse("tasks:today")),
         PaletteRow(_("Files"), "file", reverse("files:list")),
         PaletteRow(_("Shared with me"), "share", reverse("chat:received")),
-        PaletteRow(_("Files read whole"), "file", reverse("chat:readings")),
+        PaletteRow(_("Full readings"), "file", reverse("chat:readings")),
         PaletteRow(_("Settings"), "settings", reverse("settings:preferences")),
-        PaletteRow(_("My usage"), "task", reverse("chat:usage")),
-        PaletteRow(_("Import and export"), "file", reverse("chat:imports")),
+        PaletteRow(_("My usage"), "chart", reverse("chat:usage")),
+        PaletteRow(_("Import and export"), "download", reverse("chat:imports")),
+        PaletteRow(_("What was said on a day"), "calendar", reverse("chat:today")),
         PaletteRow(_("Notifications while this page is in the background: on or off"), "chat", does="notify"),
         PaletteRow(_("Choose several conversations"), "tick", does="choose"),
         PaletteRow(_("Narrow or wide list"), "side", keys="Ctrl B", does="rail"),
@@ -126,5 +129,8 @@ def _named(user: User, query: str) -> Iterable[PaletteGroup]:
     }
     for kind, matches in search.match_names(user=user, query=query, limit=ROWS_PER_GROUP).items():
         label, icon, view = kinds[kind]
-        rows = [PaletteRow(row.name, icon, reverse(view, args=[row.pk])) for row in matches.rows]
+        rows = [
+            PaletteRow(row.name, icon, reverse(view, args=[row.pk]), face=row if isinstance(row, WithFace) else None)
+            for row in matches.rows
+        ]
         yield PaletteGroup(label, rows, matches.total, f"{reverse('chat:search')}?{urlencode({'q': query})}#{kind}")

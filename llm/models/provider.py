@@ -18,6 +18,7 @@ from django.utils.translation import gettext_lazy as _
 from uuid_utils.compat import uuid7
 
 from core.crypto import EncryptedTextField
+from core.faces import WithFace
 from core.net.url_safety import is_http
 from llm.providers import OPENAI_URL
 from llm.types.model_call import Prices
@@ -143,7 +144,7 @@ def price(name: str, help_text: str) -> "models.DecimalField[Any, Any]":
     )
 
 
-class Model(models.Model):
+class Model(WithFace):
     """One model of a provider. Windows and outputs are in tokens, prices in US dollars per million tokens.
 
     `token_ratio`: tokens in prompts that the provider reports per token that we count; see `llm.services.learn_ratio`.
@@ -156,21 +157,6 @@ class Model(models.Model):
         CATCH_ALL = "", "Unknown (catch-all, with a safety margin)"
         O200K = "o200k_base", "o200k_base (GPT-4o and newer)"
         CL100K = "cl100k_base", "cl100k_base (GPT-4, GPT-3.5)"
-
-    class Icon(TextChoices):
-        """Symbols of `static/icons.svg`."""
-
-        MODEL = "", "The sign of models"
-        BOLT = "bolt", "Bolt"
-        STAR = "star", "Star"
-        LEAF = "leaf", "Leaf"
-        GLOBE = "globe", "Globe"
-        LOCK = "lock", "Lock"
-        CODE = "code", "Code"
-        WRITE = "write", "Pen"
-        CHAT = "chat", "Speech"
-        IMAGE = "image", "Picture"
-        HOURGLASS = "hourglass", "Hourglass"
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
     provider = models.ForeignKey(Provider, on_delete=models.CASCADE, related_name="models")
@@ -186,7 +172,6 @@ class Model(models.Model):
     description = models.CharField(
         max_length=200, blank=True, default="", db_default="", help_text="What it is good for, in one sentence."
     )
-    icon = models.CharField(max_length=20, choices=Icon, blank=True, default=Icon.MODEL, db_default="")
     order = models.PositiveSmallIntegerField(
         "place in the list", default=100, db_default=100, help_text="Smaller numbers come first, then names."
     )
@@ -332,9 +317,8 @@ class Model(models.Model):
         return self.display_name or self.name
 
     @property
-    def glyph(self) -> str:
-        """Return the name of its symbol in `static/icons.svg`."""
-        return self.icon or "model"
+    def face_name(self) -> str:
+        return self.label
 
     @property
     def offered_efforts(self) -> list[str]:
@@ -389,6 +373,7 @@ class WebSearch(models.Model):
     class Kind(TextChoices):
         SEARXNG = "searxng", "SearXNG or compatible"
         BRAVE = "brave", "Brave Search"
+        DUCKDUCKGO = "duckduckgo", "DuckDuckGo, without a key"
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
     name = models.CharField(max_length=100, unique=True)
@@ -398,7 +383,10 @@ class WebSearch(models.Model):
         max_length=200,
         blank=True,
         validators=[validate_base_url],
-        help_text="For example http://searxng:8080, with JSON output enabled. Empty: the address of Brave.",
+        help_text=(
+            "For example http://searxng:8080, with JSON output enabled. Empty: the address of Brave or DuckDuckGo. "
+            "DuckDuckGo refuses many queries from one address: for a company, use one of the others."
+        ),
     )
     api_key = EncryptedTextField("API key", blank=True, default="")
     active = models.BooleanField(default=False, editable=False)

@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from typing import Literal
+from collections.abc import Mapping
 from uuid import UUID
 
 from django.contrib.auth.models import AbstractUser
@@ -30,10 +30,15 @@ from llm.tools.mcp import (
 )
 from llm.tools.openapi import MAX_OFFERED, ReadDocument, operations_of
 from llm.tools.servers import ServerFailed, ToolServerConfig
-from llm.tools.web_search import SearchService, WebSearchTool
+from llm.tools.web_search import SearchService, ServiceKind, WebSearchTool
 
 ACTIVE_LOCK = "active web search"  # two administrators choose a service one after the other
 TRIAL_QUERY = "weather"  # every index has results for it
+KINDS: Mapping[WebSearch.Kind, ServiceKind] = {
+    WebSearch.Kind.SEARXNG: "searxng",
+    WebSearch.Kind.BRAVE: "brave",
+    WebSearch.Kind.DUCKDUCKGO: "duckduckgo",
+}
 
 
 def web_search_tool() -> WebSearchTool | None:
@@ -249,5 +254,4 @@ def _server(row: ToolServer, grants: PersonsGrants) -> ToolServerConfig:
 
 
 def _service(row: WebSearch) -> SearchService:
-    kind: Literal["brave", "searxng"] = "brave" if row.kind == WebSearch.Kind.BRAVE else "searxng"
-    return SearchService(kind, row.base_url, row.api_key)
+    return SearchService(KINDS[WebSearch.Kind(row.kind)], row.base_url, row.api_key)

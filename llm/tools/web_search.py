@@ -1,4 +1,4 @@
-"""Search the web, as a tool. The server has the API of SearXNG or of Brave."""
+"""Search the web, as a tool. The server has the API of SearXNG or of Brave, or is DuckDuckGo by the package `ddgs`."""
 
 import asyncio
 import json
@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from html import unescape
 from itertools import zip_longest
 from typing import Any, Literal
+from urllib.parse import parse_qs, urlsplit
 
 import httpx2
 
@@ -21,6 +22,8 @@ from llm.types.model_call import ToolDefinition
 from llm.types.tools import BadArguments, ToolOutput
 
 BRAVE_URL = "https://api.search.brave.com/res/v1"
+DUCKDUCKGO_URL = "https://html.duckduckgo.com/html/"
+ServiceKind = Literal["searxng", "brave", "duckduckgo"]
 MAX_QUERIES = 5
 MAX_QUERY = 400  # characters, Brave's limit
 MAX_RESULTS = 20
@@ -57,9 +60,9 @@ _DEFINITION = ToolDefinition(
 
 @dataclass(frozen=True, slots=True)
 class SearchService:
-    """A search service. `api_key` may be empty for SearXNG, `base_url` for Brave."""
+    """A search service. `api_key` may be empty for SearXNG, `base_url` for Brave. DuckDuckGo has no key."""
 
-    kind: Literal["searxng", "brave"]
+    kind: ServiceKind
     base_url: str = ""
     api_key: str = field(default="", repr=False)
     timeout: float = 10.0  # seconds for a query
@@ -72,6 +75,8 @@ class SearchService:
         if is_lost(self.api_key):
             raise FetchRefused(KEY_LOST)
         note(host_of(self._url), query)
+        if self.kind == "duckduckgo":
+            return await self._ask_duckduckgo(query)
         try:
             async with asyncio.timeout(self.timeout), httpx2.AsyncClient(timeout=self.timeout) as client:
                 return await self._ask(client, query)
@@ -94,8 +99,20 @@ class SearchService:
             answer = None
         return _results(answer, self.kind)
 
+    async def _ask_duckduckgo(self, query: str) -> list["WebResult"]:
+        """Return the results of DuckDuckGo. The package blocks, and ends with its own time-out in its thread."""
+        try:
+            async with asyncio.timeout(self.timeout):
+                entries = await asyncio.to_thread(_duckduckgo, self._url, query, int(self.timeout))
+        except TimeoutError as error:
+            raise FetchRefused(f"The search service gave no answer within {self.timeout:g} seconds.") from error
+        results = [_result(entry, self.kind) for entry in entries if _url(entry["url"])]
+        return results[:RESULTS_PER_QUERY]
+
     @property
     def _url(self) -> str:
+        if self.kind == "duckduckgo":
+            return self.base_url or DUCKDUCKGO_URL
         if self.kind == "searxng":
             return f"{self.base_url.rstrip('/')}/search"
         return f"{(self.base_url or BRAVE_URL).rstrip('/')}/web/search"
@@ -206,6 +223,33 @@ def _queries_of(arguments: Mapping[str, Any]) -> list[str]:
     return list(dict.fromkeys(texts))
 
 
+def _duckduckgo(url: str, query: str, timeout: int) -> list[dict[str, str]]:
+    """Return the entries of DuckDuckGo's page for a query, as those of SearXNG. Blocks. Raises `FetchRefused`."""
+    # Imported here: the package starts threads, which a process that forks others must not have.
+    from ddgs.engines.duckduckgo import Duckduckgo  # noqa: PLC0415
+    from ddgs.exceptions import DDGSException, TimeoutException  # noqa: PLC0415
+
+    engine = Duckduckgo(timeout=timeout)
+    engine.search_url = url
+    try:
+        results = engine.search(query)
+    except TimeoutException as error:
+        raise FetchRefused(f"The search service gave no answer within {timeout} seconds.") from error
+    except DDGSException as error:
+        raise FetchRefused("DuckDuckGo cannot be reached. Go on without, or try again later.") from error
+    if results is None:  # another status than 200: DuckDuckGo answers 202 where it takes one for a robot
+        raise FetchRefused("DuckDuckGo refuses further queries for now. Send fewer, or go on without.")
+    return [{"url": _target(each.href), "title": each.title, "content": each.body} for each in results]
+
+
+def _target(url: str) -> str:
+    """Return the address that a link of DuckDuckGo leads to. Some of its pages link by an address of its own."""
+    address = urlsplit(url)
+    if (address.hostname or "").endswith("duckduckgo.com") and address.path == "/l/":
+        return parse_qs(address.query).get("uddg", [""])[0]
+    return url
+
+
 def _sentence_for(status: int, kind: str) -> str:
     if status == 429:
         return "The search service is asked too often. Send fewer queries, or go on without."
@@ -232,7 +276,7 @@ def _results(answer: Any, kind: str) -> list[WebResult]:
 def _result(entry: Mapping[str, Any], kind: str) -> WebResult:
     url = _url(entry["url"])
     title = _line(entry.get("title"))
-    excerpt = _line(entry.get("content" if kind == "searxng" else "description"))
+    excerpt = _line(entry.get("description" if kind == "brave" else "content"))
     if kind == "brave":  # Brave escapes HTML in its texts, SearXNG does not
         title = unescape(title)
         excerpt = unescape(excerpt)

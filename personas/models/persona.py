@@ -15,6 +15,7 @@ from django.utils.translation import gettext_lazy as _
 from uuid_utils.compat import uuid7
 
 from accounts.models import EDITING, Sharing, shared_with
+from core.faces import WithFace
 from llm.models.provider import effort_field
 from llm.tokens import CATCH_ALL
 from workspace.models import DateAwareness
@@ -350,7 +351,7 @@ class PersonaQuerySet(models.QuerySet["Persona"]):
         return self.filter(Q(owner_id=user.pk) | shared_with(user, Persona.objects.all(), "shares", EDITING))
 
 
-class Persona(models.Model):
+class Persona(WithFace):
     class Visibility(models.TextChoices):
         PRIVATE = "private", _("Only me")
         WORKSPACE = "workspace", _("Everyone in the workspace")

@@ -11,6 +11,7 @@ from django.db.models import Q
 from uuid_utils.compat import uuid7
 
 from accounts.models import EDITING, Sharing, shared_with
+from core.faces import WithFace
 
 
 class ProjectQuerySet(models.QuerySet["Project"]):
@@ -27,7 +28,7 @@ class ProjectQuerySet(models.QuerySet["Project"]):
         return self.filter(Q(owner_id=user.pk) | shared_with(user, Project.objects.all(), "memberships", roles))
 
 
-class Project(models.Model):
+class Project(WithFace):
     """Project. `persona` answers in its conversations, unless a conversation has another one."""
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)

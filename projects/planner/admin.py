@@ -24,6 +24,7 @@ WORDS = {"created", "deleted", "title", "notes", "needs"}  # fields with texts t
 
 @admin.register(Task)
 class TaskAdmin(RecordAdmin):
+    empty_words = "Nobody has written a task yet."
     ordering = ("-id",)
     list_display = ("code", "owner", "level", "horizon", "archetype", "status_label", "stands", "created", "finished")
     list_select_related = ("owner",)
@@ -64,6 +65,7 @@ class FieldFilter(admin.SimpleListFilter):
 
 @admin.register(TaskChange)
 class TaskChangeAdmin(RecordAdmin):
+    empty_words = "No task was changed yet."
     ordering = ("-id",)
     list_display = ("code", "owner", "what", "before_shown", "after_shown", "user", "by_model", "created")
     list_select_related = ("owner", "user")

@@ -44,6 +44,7 @@ class SavedPromptForm(forms.ModelForm[SavedPrompt]):
 
 @admin.register(SavedPrompt)
 class SavedPromptAdmin(RowAdmin):
+    empty_words = "No saved prompts yet. They are put into messages with a /."
     form = SavedPromptForm
     list_display = ("name", "asks_for", "created")
     search_fields = ("name", "text")

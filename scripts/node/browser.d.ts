@@ -44,6 +44,26 @@ declare const Idiomorph: {
   ): Node[];
 };
 
+interface SpeechRecognition extends EventTarget {
+  lang: string;
+  continuous: boolean;
+  interimResults: boolean;
+  start(): void;
+  stop(): void;
+  abort(): void;
+  addEventListener(
+    type: "result",
+    take: (event: { resultIndex: number; results: Iterable<SpeechRecognitionResult> }) => void,
+  ): void;
+  addEventListener(type: "error", take: (event: { error: string }) => void): void;
+  addEventListener(type: "end", take: () => void): void;
+}
+
+interface Window {
+  SpeechRecognition?: new () => SpeechRecognition;
+  webkitSpeechRecognition?: new () => SpeechRecognition;
+}
+
 declare const mermaid: {
   initialize(config: object): void;
   render(id: string, source: string): Promise<{ svg: string }>;

@@ -365,8 +365,17 @@ document.addEventListener("click", async ({ target }) => {
   await open(code);
 });
 
+document.addEventListener("click", async ({ target }) => {
+  const button = around(HTMLButtonElement, "[data-read-aloud]", target);
+  const article = button && around(HTMLElement, "article", button);
+  if (!article) return;
+  const { readAloud } = await import("./speech.js");
+  readAloud(button, need(HTMLElement, "[data-parts]", article));
+});
+
 /** Shows what only scripts can do. @param {HTMLElement} root */
 export function equip(root) {
+  for (const button of all(HTMLElement, "[data-read-aloud]", root)) button.hidden = !("speechSynthesis" in window);
   for (const button of all(HTMLElement, "[data-copy-answer]", root)) button.hidden = false;
   for (const button of all(HTMLElement, "[data-again]", root)) button.hidden = !again;
   for (const table of all(HTMLElement, ".prose .table:not(:has(+ .table-acts))", root)) offerTable(table);

@@ -21,6 +21,19 @@ const touch = matchMedia("(pointer: coarse)");
  *   onSend: (text: string, chips: Element[]) => void, onUnsent: () => void}} Tell
  */
 
+/**
+ * The button is shown where the browser turns speech into text.
+ * @param {HTMLFormElement} form @param {HTMLTextAreaElement} text @param {(text: string) => void} tell
+ */
+function offerDictation(form, text, tell) {
+  const button = need(HTMLButtonElement, "#dictate", form);
+  button.hidden = !(window.SpeechRecognition ?? window.webkitSpeechRecognition);
+  button.addEventListener("click", async () => {
+    const { dictate } = await import("./speech.js");
+    dictate(button, text, tell);
+  });
+}
+
 export class Composer {
   /**
    * @param {string} conversation its id, or "" for one that does not exist yet
@@ -49,6 +62,7 @@ export class Composer {
     this.#listen(tell);
     this.#showPlan(find(HTMLElement, "#plan"));
     offerMeant(this.form, this.text);
+    offerDictation(this.form, this.text, (text) => this.tell.onSay(text));
     whoAnswers(this.form);
     takeStarters(this.text);
     for (const press of ["click", "auxclick"])

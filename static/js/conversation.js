@@ -439,6 +439,41 @@ document.addEventListener("keydown", ({ key, target }) => {
 });
 document.body.addEventListener("markchange", ({ detail }) => remark(detail.message));
 document.body.addEventListener("titlechange", ({ detail }) => onTitle(detail.title));
+
+// --- the title, written in the head ---
+
+/** @param {boolean} open */
+function writeTitle(open) {
+  const form = find(HTMLFormElement, "#title-form");
+  if (!form) return; // of a temporary conversation
+  const heading = need(HTMLElement, "#title");
+  const field = need(HTMLInputElement, "[name=title]", form);
+  if (open) field.value = heading.textContent.trim();
+  form.hidden = !open;
+  for (const each of [heading, need(HTMLElement, "#edit-title")]) each.hidden = open;
+  if (open) field.select();
+}
+
+document.addEventListener("click", ({ target }) => around(Element, "#edit-title", target) && writeTitle(true));
+document.addEventListener("dblclick", ({ target }) => around(Element, "#title", target) && writeTitle(true));
+document.addEventListener("keydown", (event) => {
+  if (event.key !== "Escape" || !around(Element, "#title-form", event.target)) return;
+  event.preventDefault();
+  writeTitle(false);
+  find(HTMLElement, "#edit-title")?.focus();
+});
+document.addEventListener("focusout", ({ target }) => {
+  const form = around(HTMLFormElement, "#title-form", target);
+  if (!form || form.hidden) return;
+  const field = need(HTMLInputElement, "[name=title]", form);
+  if (field.value.trim() && field.value.trim() !== need(HTMLElement, "#title").textContent.trim()) form.requestSubmit();
+  writeTitle(false);
+});
+document.addEventListener("htmx:afterRequest", ({ target }) => {
+  if (!around(HTMLFormElement, "#title-form", target) || !document.activeElement?.closest("#title-form")) return;
+  writeTitle(false);
+  find(HTMLElement, "#edit-title")?.focus();
+});
 document.addEventListener("visibilitychange", () => !document.hidden && !answers.size && markTitle(""));
 
 // --- scrolling: the page keeps to the newest text unless the reader scrolled up, and offers a way back ---

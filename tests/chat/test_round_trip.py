@@ -80,11 +80,13 @@ def furnish(user: User, model: Model) -> Conversation:
         fields={
             "name": "Pirate", "description": "Of the sea", "instructions": "Say arr on {{date}}.", "effort": "low",
             "starter_messages": ["Ahoy?"], "tools": ["web_search", "tasks"], "model": model, "date_awareness": "off",
-            "replaces_system_prompt": True,
+            "replaces_system_prompt": True, "icon": "flag", "colour": "red",
         },
         reminder="Stay a pirate.",
     )  # fmt: skip
-    project = Project.objects.create(owner=user, name="Ship", instructions="In knots.", persona=persona, web=False)
+    project = Project.objects.create(
+        owner=user, name="Ship", instructions="In knots.", persona=persona, web=False, icon="star"
+    )
     ProjectFile.objects.create(project=project, file=file, pinned=True, ordinal=0)
     ProjectFile.objects.create(project=project, file=other, ordinal=1)
     SavedPrompt.objects.create(owner=user, name="greet", text="Greet {{name}}.")
@@ -261,13 +263,21 @@ def snapshot(user: User) -> dict[str, Any]:
             (
                 *(row.name, row.description, row.instructions, row.replaces_system_prompt, row.effort, row.tools),
                 *(row.starter_messages, row.model and row.model.name, row.own_reminder, row.date_awareness),
+                *(row.icon, row.colour),
                 *(row.visibility, rounded(row.created)),
             )
             for row in Persona.objects.filter(owner=user)
         ],
         "projects": [
             (
-                *(row.name, row.instructions, row.web, row.persona and row.persona.name, rounded(row.created)),
+                *(
+                    row.name,
+                    row.instructions,
+                    row.web,
+                    row.persona and row.persona.name,
+                    rounded(row.created),
+                    row.icon,
+                ),
                 [(each.file.name, each.pinned) for each in row.entries.all()],
                 [(each.name, each.text) for each in row.saved_prompts.all()],
             )

@@ -65,11 +65,46 @@ def test_a_persona_has_only_the_web_tools_it_names(
 
 def test_a_persona_whose_web_tools_are_not_there_says_so(person: Person, caller_of_tools: Model) -> None:
     assert not WebSearch.objects.filter(active=True).exists()
-    persona = Persona.objects.create(owner=person.user, name="Scout", instructions="Look.", tools=["open_url"])
+    persona = Persona.objects.create(owner=person.user, name="Scout", instructions="Look.", tools=["web_search"])
     place = person.caller.post("conversations/", {"persona": str(persona.pk)}, expect=201)["id"]
     body = {"text": "Look.", "model": str(caller_of_tools.pk)}
     plan = person.caller.post(f"conversations/{place}/plan/", body, expect=200)
-    assert plan["notes"] == ["The persona's tools for the web are not there: no search service is set up."]
+    assert plan["notes"] == ["The persona cannot search the web: no search service is set up."]
+
+
+@pytest.mark.parametrize(
+    ("text", "tools", "offered"),
+    [
+        ("What is on https://example.org/help?", None, True),
+        ("What is on example.org?", None, True),
+        ("What is in contract.pdf?", None, False),
+        ("What is the time?", None, False),
+        ("What is the time?", ["open_url"], True),
+        ("What is on example.org?", [], False),
+    ],
+)
+def test_pages_are_opened_without_a_search_service(
+    application: Application,
+    person: Person,
+    caller_of_tools: Model,
+    text: str,
+    tools: list[str] | None,
+    offered: bool,
+) -> None:
+    """Offer open_url where a persona names it, or somebody has written an address."""
+    assert not WebSearch.objects.filter(active=True).exists()
+    body = {}
+    if tools is not None:
+        persona = Persona.objects.create(owner=person.user, name=f"Scout {uuid4().hex}", tools=tools)
+        body["persona"] = str(persona.pk)
+    place = person.caller.post("conversations/", body, expect=201)["id"]
+    mark = uuid4().hex
+    ask_and_wait(person, place, f"{text} {mark}", models=[str(caller_of_tools.pk)])
+    names = [tool["function"]["name"] for tool in application.model.finished(mark)[0].body.get("tools", ())]
+    assert ("open_url" in names, "web_search" in names) == (offered, False)
+    ask_and_wait(person, place, f"And more? {mark}-2", models=[str(caller_of_tools.pk)])
+    later = [tool["function"]["name"] for tool in application.model.finished(f"{mark}-2")[0].body.get("tools", ())]
+    assert ("open_url" in later) == (offered and (tools is not None or "://" in text))
 
 
 async def test_a_pdf_of_the_web_is_read_like_one_that_was_uploaded() -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import brotli
 import pytest
+import rcssmin
 from django.conf import settings
 from django.core.files.base import ContentFile
 from django.core.files.storage import FileSystemStorage
@@ -43,10 +44,21 @@ def test_a_stylesheet_is_served_whole_under_a_name_made_of_its_content(collected
     assert re.fullmatch(r"css/app\.[0-9a-f]{12}\.css", name)
     hashed = (collected / name).read_text()
     assert f'url("../{manifest(collected)["packages/dejavu-fonts-ttf/DejaVuMathTeXGyre.ttf"]}")' in hashed
-    text = re.sub(r"\.[0-9a-f]{12}\.ttf", ".ttf", hashed)
+    text = re.sub(r"\.[0-9a-f]{12}\.(ttf|woff2)", r".\1", hashed)
     assert "@import" not in text
     for part in (ROOT / "static" / "css").glob("*.css"):
-        assert part.name in ("app.css", "admin.css") or part.read_text() in text
+        assert part.name in ("app.css", "admin.css") or rcssmin.cssmin(part.read_text()) in text
+
+
+def test_scripts_and_stylesheets_are_stored_without_comments(collected: Path) -> None:
+    names = manifest(collected)
+    for name in ("css/app.css", "js/conversation.js", "js/live.js"):
+        assert "/*" not in (collected / names[name]).read_text()
+
+
+def test_a_stylesheet_keeps_its_nested_selectors(collected: Path) -> None:
+    """Without its blank, `& :is(p, li)` would mean the element itself."""
+    assert ".prose{& :is(p,li," in (collected / manifest(collected)["css/app.css"]).read_text()
 
 
 def test_every_import_of_a_module_names_the_file_that_was_collected(collected: Path) -> None:

@@ -97,7 +97,7 @@ def test_a_class_by_itself_is_styled_in_one_file() -> None:
         for name in re.findall(r"(?<!,)\n +(\.[\w-]+) \{\n", path.read_text()):
             places[name].add(path.name)
     shared = {name for name, files in places.items() if "components.css" in files}
-    assert {".row", ".line", ".said", ".tabs"} <= shared
+    assert {".row", ".line", ".said", ".cards"} <= shared
     assert {name: files for name, files in places.items() if len(files) > 1} == {}
 
 

@@ -74,7 +74,7 @@ def test_every_page_of_the_workspace_is_in_the_table() -> None:
 
 def test_every_page_of_the_admin_is_in_the_table() -> None:
     registered = {f"admin/{model._meta.app_label}/{model._meta.model_name}/" for model in admin.site._registry}
-    own = {"admin/", "admin/doctor/", "admin/people-who-used-most/"}
+    own = {"admin/", "admin/all/", "admin/doctor/", "admin/people-who-used-most/"}
     assert {row for row in rows() if row.startswith("admin/")} == registered | own
 
 

@@ -142,7 +142,7 @@ def field(page: Page) -> Locator:
 
 def who_answers(page: Page) -> Locator:
     """Open the sheet to choose model, persona and effort, and return it."""
-    sheet = page.get_by_role("dialog", name="Who answers")
+    sheet = page.get_by_role("dialog", name="Model and persona")
     if not sheet.is_visible():
         page.locator(".who-opener").click()
     expect(sheet).to_be_visible()

@@ -206,11 +206,11 @@ def test_a_question_is_asked_over_all_of_a_file_that_is_too_large(
     expect(page.locator(".plan-line")).to_have_attribute("data-fits", "false")
     page.locator(".plan-line").click()
     with page.expect_popup() as opened:
-        page.locator("#panel").get_by_role("link", name="Read all of it").first.click()
+        page.locator("#panel").get_by_role("link", name="Read in full").first.click()
     reading = opened.value
     expect(reading.get_by_label("Question")).to_have_value(re.compile("^How much was bought"))
     expect(reading.locator("#reading-plan")).to_contain_text("1 for the answer")
-    reading.get_by_role("button", name="Read all of it").click()
+    reading.get_by_role("button", name="Read in full").click()
     expect(reading.get_by_text("Something was found in")).to_be_visible()
     bar = reading.get_by_role("progressbar")
     expect(bar).to_have_attribute("value", str(int(bar.get_attribute("max") or 0) - 1))  # all but what hangs, live

@@ -14,6 +14,7 @@ from accounts.models import User
 from tests.conftest import Person
 from tests.e2e.conftest import Screen, in_thread
 from tests.e2e.file_steps import row
+from tests.e2e.settings_steps import settings_link
 from tests.e2e.task_steps import DAY
 from tests.e2e.task_steps import row as task_row
 from tests.projects.uploads import uploaded
@@ -101,8 +102,7 @@ def test_the_pages_of_settings_fit_in_two_languages(screen: Screen, person: Pers
     screen.press(screen.side().get_by_role("link", name="Settings"))
     expect(page.get_by_role("heading", level=1)).to_have_text("Settings")
     screen.check()
-    tabs = page.get_by_role("navigation", name="Settings")
-    screen.press(tabs.get_by_role("link", name="API tokens"))
+    screen.press(settings_link(page, "API tokens"))
     page.get_by_label("Name").fill("backup")
     page.get_by_role("checkbox", name=re.compile("^files")).check()
     page.get_by_label("Your password").fill(person.password)
@@ -115,7 +115,7 @@ def test_the_pages_of_settings_fit_in_two_languages(screen: Screen, person: Pers
     screen.press(token.get_by_role("button", name="Revoke “backup”"))
     expect(page.get_by_text("Tokens that have ended")).to_be_visible()
 
-    screen.press(tabs.get_by_role("link", name="Sessions"))
+    screen.press(settings_link(page, "Sessions"))
     expect(page.get_by_role("listitem").filter(has_text="this browser")).to_be_visible()
     session = page.get_by_role("listitem").filter(has_text="Firefox on Linux")
     screen.check(session)

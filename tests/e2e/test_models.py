@@ -83,7 +83,7 @@ def test_the_rest_of_many_models_comes_to_whoever_is_at_the_list_with_the_keyboa
     page.reload()
     ready(page)
     page.route("**/models/", lambda route: routes.append(route))
-    keys, opener, sheet = Keys(page), page.locator(".who-opener"), page.get_by_role("dialog", name="Who answers")
+    keys, opener, sheet = Keys(page), page.locator(".who-opener"), page.get_by_role("dialog", name="Model and persona")
     opener.focus()
     keys.press("Enter")
     search, rows = sheet.get_by_label("Search models"), sheet.locator(".who-model")

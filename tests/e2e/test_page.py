@@ -33,6 +33,24 @@ def test_a_conversation_is_renamed_and_deleted(page: Page) -> None:
     expect(page.get_by_role("link", name="A better name")).to_have_count(0)
 
 
+def test_a_title_is_written_in_the_head(page: Page) -> None:
+    ask(page, "One", text="First answer.")
+    expect_complete(page)
+    heading, field = page.locator("#title"), page.get_by_label("Rename this conversation")
+    change = page.get_by_role("button", name="Change the title")
+    change.press("Enter")
+    expect(field).to_be_focused()
+    field.fill("A better name")
+    field.press("Enter")
+    expect(heading).to_have_text("A better name")
+    expect(page.locator("#side-list")).to_contain_text("A better name")
+    expect(change).to_be_focused()
+    heading.dblclick()
+    field.fill("Not this one")
+    field.press("Escape")
+    expect(heading).to_have_text("A better name")
+
+
 @pytest.mark.smoke
 def test_somebody_reads_and_sends_without_scripts(visit: OpenBrowser) -> None:
     opened = visit(java_script_enabled=False)

@@ -76,6 +76,7 @@ def test_in_the_system_prompts_place_means_that_it_is_not_sent(product: Product,
     make(page, "Monk", f"Say only {mark}.")
     tried(page, "Speak")
     expect(page.locator("#tried")).to_contain_text("You are being tested.")
+    page.get_by_text("Fine tuning").click()
     page.get_by_label("In place of the workspace's instructions").check()
     page.get_by_role("button", name="Save").click()
     expect(page.get_by_text("version 2", exact=True)).to_be_visible()

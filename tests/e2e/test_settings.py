@@ -8,6 +8,7 @@ from playwright.sync_api import Page, expect
 
 from tests.conftest import Person
 from tests.e2e.conftest import OpenBrowser, field
+from tests.e2e.settings_steps import settings_link
 from tests.product import Caller
 
 pytestmark = [pytest.mark.browser, pytest.mark.product]
@@ -17,9 +18,9 @@ NEW_PASSWORD = "an even longer staple"
 
 def settings(page: Page, tab: str = "Preferences") -> None:
     page.get_by_role("link", name="Settings").click()
-    tabs = page.get_by_role("navigation", name="Settings")
-    tabs.get_by_role("link", name=tab).click()
-    expect(tabs.get_by_role("link", name=tab)).to_have_attribute("aria-current", "page")
+    expect(page.get_by_role("navigation", name="Settings")).to_be_visible()
+    settings_link(page, tab).click()
+    expect(settings_link(page, tab)).to_have_attribute("aria-current", "page")
 
 
 def save(page: Page) -> None:
@@ -182,7 +183,7 @@ def test_settings_fit_on_a_phone(phone: Page, person: Person) -> None:
         phone.get_by_role("button", name=re.compile("Conversations|Menu")).first.click()
         settings(phone, tab)
         assert overflow(phone) == 0, tab
-    phone.get_by_role("link", name="API tokens").click()
+    settings_link(phone, "API tokens").click()
     phone.get_by_label("Name").fill("a-name-without-any-place-to-break-it" * 2)
     phone.get_by_role("checkbox", name=re.compile("^chat")).check()
     phone.get_by_label("Your password").fill(person.password)

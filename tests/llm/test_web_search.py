@@ -2,7 +2,7 @@ import asyncio
 import gzip
 import json
 from typing import Any
-from urllib.parse import parse_qs, urlsplit
+from urllib.parse import parse_qs, quote, urlsplit
 
 import pytest
 
@@ -69,6 +69,41 @@ async def test_brave_is_asked_with_its_key_and_its_results_become_documents() ->
     assert f"x-subscription-token: {KEY}" in server.heads[0].lower()
     assert [(d["title"], d["text"]) for d in documents_of(output)] == [("It's", "Q&A")]
     assert SearchService("brave").base_url == "" and BRAVE_URL.startswith("https://")
+
+
+RESULT = """<div class="result results_links"><div class="links_main result__body">
+<h2 class="result__title"><a class="result__a" href="{href}">{title}</a></h2>
+<a class="result__snippet" href="{href}">{text}</a></div></div>"""
+
+
+def duckduckgo(server: RawServer, **changes: Any) -> Tool:
+    return WebSearchTool(SearchService("duckduckgo", f"http://127.0.0.2:{server.port}/html/", **changes))
+
+
+async def test_duckduckgo_needs_no_key_and_its_page_becomes_documents() -> None:
+    """The page is the one of html.duckduckgo.com, whose elements the package names."""
+    target = "https://a.example/x?y=1&z=2"
+    by_way = f"//duckduckgo.com/l/?uddg={quote(target, safe='')}&rut=abc"
+    advert = RESULT.format(href="https://duckduckgo.com/y.js?ad=1", title="Buy", text="Now")
+    entries = [
+        RESULT.format(href="https://b.example/", title="It&#x27;s  B", text="Q&amp;A"),
+        RESULT.format(href=by_way.replace("&", "&amp;"), title="A", text="About it"),
+        RESULT.format(href="javascript:alert(1)", title="C", text="No"),
+    ]
+    body = f"<html><body><div id='links'>{advert}{''.join(entries)}</div></body></html>"
+    with RawServer(always(answer(body, media_type="text/html"))) as server:
+        output = await run_tool(duckduckgo(server), {"queries": ["größe & more"]})
+    assert server.heads[0].startswith("POST /html/")
+    shown = [(each["id"], each["title"], each["text"]) for each in documents_of(output)]
+    assert shown == [("https://b.example/", "It's B", "Q&A"), (target, "A", "About it")]
+
+
+async def test_duckduckgo_that_takes_us_for_a_robot_or_is_away_is_said() -> None:
+    with RawServer(always(answer("<html>anomaly</html>", "202 Accepted", media_type="text/html"))) as server:
+        robot = await run_tool(duckduckgo(server), {"queries": ["x"]})
+    assert robot.error and "DuckDuckGo refuses further queries" in robot.text
+    away = await run_tool(duckduckgo(server), {"queries": ["x"]})
+    assert away.error and "DuckDuckGo cannot be reached" in away.text
 
 
 async def test_a_key_of_a_searxng_server_is_sent_as_a_bearer() -> None:

@@ -183,6 +183,7 @@ def test_models_are_listed_with_what_they_can_and_without_their_keys(olga: Progr
         "label": "m",
         "description": "",
         "icon": "",
+        "colour": "",
         "order": 100,
         "hidden": False,
         "favourite": False,

@@ -163,7 +163,7 @@ def test_the_list_has_a_fixed_number_of_queries(owner: User, django_assert_max_n
     with django_assert_max_num_queries(11):
         shown = page(client, "/files/")
     assert shown.count("<tr id=") == 100
-    assert "Older files" in shown
+    assert "More files" in shown
 
 
 def test_a_passage_that_is_not_where_its_link_says_is_missed_in_words(owner: User, file: File) -> None:

@@ -22,6 +22,7 @@ from chat.conversations.importing.own_rows import ExportedRow, rows_of
 from chat.conversations.importing.reading import MAX_TITLE
 from chat.conversations.importing.results import FilePiece, ImportResult, ListEntry, Outcome
 from core.errors import ProductError
+from core.faces import FaceColour, FaceIcon
 from core.sentences import Sentence
 from files.models import File
 from files.services import clean_name, store
@@ -191,6 +192,9 @@ class OwnLists:
             fields["language"] = row.text("language", 10)
         if owner.timezone_source != User.ZoneSource.CHOSEN and row.text("timezone", 64):
             fields["timezone"] = row.text("timezone", 64)
+        if not (owner.icon or owner.colour):
+            fields["icon"] = row.choice("icon", FaceIcon.values)
+            fields["colour"] = row.choice("colour", FaceColour.values)
         if not owner.theme:
             fields["theme"] = row.choice("theme", User.Theme.values)
         if not owner.accepts_model_tasks:
@@ -230,6 +234,8 @@ class OwnLists:
             "date_awareness": row.choice("date_awareness", DateAwareness.values, DateAwareness.DAY),
             "model": models.get(model_name),
             "budget_profile": profile,
+            "icon": row.choice("icon", FaceIcon.values),
+            "colour": row.choice("colour", FaceColour.values),
         }
         persona = create_persona(user=self.owner, fields=fields, reminder=row.text("own_reminder", 2_000))
         Persona.objects.filter(pk=persona.pk).update(created=created)
@@ -257,6 +263,7 @@ class OwnLists:
             user=self.owner,
             fields={
                 "name": name, "instructions": instructions, "web": row.flag("web", default=True), "persona": persona,
+                "icon": row.choice("icon", FaceIcon.values), "colour": row.choice("colour", FaceColour.values),
             },
         )  # fmt: skip
         Project.objects.filter(pk=project.pk).update(created=created)

@@ -98,7 +98,7 @@ def test_both_answers_are_shown_to_whose_conversation_it_is_alone(
     other = Model.objects.create(
         provider=Model.objects.get(name="scripted").provider, name=answers, input_price=1, output_price=1
     )
-    body = form(place, most=5, model=str(other.pk), asks="on", confirmed="on")
+    body = form(place, most=5, model=str(other.pk), asks="on")
     refused = admin.post(ADD, body).content.decode()
     assert "belongs to another person" in refused
     job = started(own, body)
@@ -122,9 +122,10 @@ def test_both_answers_are_shown_to_whose_conversation_it_is_alone(
         ({"most": "many"}, "whole number"),
         ({"layout": "sideways"}, "not one of the available choices"),
         ({"model": str(uuid4())}, "not one of the available choices"),
-        ({"asks": "on", "most": 5}, "Tick this box, too"),
-        ({"asks": "on", "confirmed": "on", "most": 21}, "at most 20 turns"),
-        ({"asks": "on", "confirmed": "on", "most": 20}, "no complete answer"),
+        ({"turn_id": "nonsense"}, "There is no such turn"),
+        ({"turn_id": str(uuid4())}, "There is no such turn"),
+        ({"asks": "on", "most": 21}, "at most 20 turns"),
+        ({"asks": "on", "most": 20}, "no complete answer"),
     ],
 )
 def test_bad_input_is_said_and_nothing_is_begun(
@@ -135,6 +136,18 @@ def test_bad_input_is_said_and_nothing_is_begun(
     page = admin.post(ADD, {**form(), **fields})
     assert page.status_code == 200 and sentence in page.content.decode().replace("&#x27;", "'")
     assert Replay.objects.count() == before
+
+
+def test_one_turn_is_planned_again_from_its_page(application: Application, person: Person, admin: Client) -> None:
+    place = talked(person, 2)
+    turn = Turn.objects.filter(conversation=UUID(place)).order_by("pk").first()
+    assert turn is not None
+    start = admin.get(reverse("admin:chat_turn_change", args=[turn.pk])).content.decode()
+    assert "Plan it again with" in start
+    page = admin.get(ADD, {"turn_id": str(turn.pk)}).content.decode()
+    assert str(turn.pk) in page and "conversation_id" not in page
+    job = started(admin, {**form(), "turn_id": str(turn.pk)})
+    assert (job.total, job.turn_id, [row.turn_id for row in job.turns.all()]) == (1, turn.pk, [turn.pk])
 
 
 def test_only_who_has_the_right_may_begin_one(application: Application, person: Person) -> None:
