@@ -2,8 +2,9 @@
 
 1. Images above the model's limit are replaced by their names (“Files and projects”).
 2. The required sections are rendered: all sections but the older turns (“The room”).
-3. If they do not fit, remembered facts are left out, and the tool results of the current turn are shortened. Then the system prompt is shortened, if the
-   policy says so. If the sections still do not fit, `build()` raises a `ContextError`.
+3. If they do not fit, remembered facts are left out, and the tool results of the current turn are shortened. Then the
+   system prompt is shortened, if the policy says so. If the sections still do not fit, `build()` raises a
+   `ContextError`.
 4. The policy selects older turns for the room that is left (“Policy `recent`”, “Policy `priority`”, “Marks”).
 5. The omission note is placed at the newest gap, if it fits.
 6. The layout puts the sections in their order (“Order”). The borders for the provider's cache are derived (“Caching”).

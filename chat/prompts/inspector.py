@@ -51,7 +51,7 @@ class Sight(NamedTuple):
     unseen: Sequence[str]
 
 
-class Fact(NamedTuple):
+class PromptDetail(NamedTuple):
     """A detail of the panel: its name, its value, and an explanation."""
 
     name: str
@@ -215,33 +215,44 @@ class Panel:
         ]
 
     @property
-    def facts(self) -> list[Fact]:
+    def facts(self) -> list[PromptDetail]:
         """Return details of the prompt: the model, its settings, and the versions."""
         report = self.report
         count = report.get("provider_count")
         effort = report.get("effort", "")
         exact = _("exact") if report["exact"] else _("estimated")
         facts = [
-            Fact(_("Model"), report["model"], _("Who answers.")),
-            Fact(_("Tokens"), exact, _("Pieces of words, in which models read: about four letters of English each.")),
+            PromptDetail(_("Model"), report["model"], _("Who answers.")),
+            PromptDetail(
+                _("Tokens"), exact, _("Pieces of words, in which models read: about four letters of English each.")
+            ),
         ]
         if count:
             help_ = _("Tokens as the provider counted them, with the tool definitions.")
-            facts.append(Fact(_("The provider's count"), grouped(count), help_))
+            facts.append(PromptDetail(_("The provider's count"), grouped(count), help_))
         if effort:
-            facts.append(Fact(_("Effort of reasoning"), str(Effort(effort).label), _("How long it may think first.")))
+            facts.append(
+                PromptDetail(_("Effort of reasoning"), str(Effort(effort).label), _("How long it may think first."))
+            )
         profile = _("The share of the window that each part may take. An admin sets it.")
-        facts.append(Fact(_("Budget profile"), report["profile"], profile))
+        facts.append(PromptDetail(_("Budget profile"), report["profile"], profile))
         if tools := report.get("tools"):
-            facts.append(Fact(_("Tools"), ", ".join(tools), _("Tools that the model may call before it answers.")))
+            facts.append(
+                PromptDetail(_("Tools"), ", ".join(tools), _("Tools that the model may call before it answers."))
+            )
         if asking := report.get("tools_asking"):
-            facts.append(Fact(_("Asks first"), ", ".join(asking), _("Calls of these may wait until you allow them.")))
+            facts.append(
+                PromptDetail(_("Asks first"), ", ".join(asking), _("Calls of these may wait until you allow them."))
+            )
         help_ = _("The version that was active.")
         versions = ((wording.version_named(name), number) for name, number in report["versions"].items())
-        return [*facts, *(Fact(name, _("version %(version)s") % {"version": each}, help_) for name, each in versions)]
+        return [
+            *facts,
+            *(PromptDetail(name, _("version %(version)s") % {"version": each}, help_) for name, each in versions),
+        ]
 
     @property
-    def window(self) -> list[Fact]:
+    def window(self) -> list[PromptDetail]:
         """Return the context window, its reserves and the room for messages (docs/develop/context.md, “The room”)."""
         report = self.report
         answer = report["reserved_output"]
@@ -262,7 +273,7 @@ class Panel:
             (_("Kept free against counting errors"), margin, _("Models count a little differently than we do.")),
             (_("Room for messages"), room, _("The room for all parts above: the whole of the percentage.")),
         ]
-        return [Fact(name, grouped(tokens), help_) for name, tokens, help_ in rows]
+        return [PromptDetail(name, grouped(tokens), help_) for name, tokens, help_ in rows]
 
 
 def of_turn(turn: Turn, number: int | None = None) -> Panel | None:
