@@ -66,6 +66,7 @@ def fork_conversation(*, user: User, message: Message) -> Conversation:
         effort=source.effort,
         documents=source.documents,
         tasks_in_prompts=source.tasks_in_prompts,
+        memory_in_prompts=source.memory_in_prompts,
         automatic_summaries=source.automatic_summaries,
         forked_from=message.pk,
     )

@@ -22,6 +22,7 @@ from chat.memory.models import ConversationFact, Fact, FactSource, Profile
 from chat.memory.sources import find_source
 from chat.memory.terms import contradicts, keys_of, rests_on, stems
 from chat.models import Conversation, Message
+from chat.models.conversation_state import require_owner
 from chat.realtime.event_stream import tell_marks
 from core.audit.services import record
 from core.errors import ProductError
@@ -150,6 +151,8 @@ def propose(
             fact = _create(user, text, proposed_by, scope, answer=answer, kept=kept, confirmed_by=None)
             if kept:
                 _outdate_contradicted(fact)
+        if answer is not None and not conversation.proposes:
+            Conversation.objects.filter(pk=conversation.pk).update(proposes=True)
         if fact.sources.count() < MOST_SOURCES:
             FactSource.objects.get_or_create(fact=fact, message=source, defaults={"quote": quote.strip()})
     return fact
@@ -177,13 +180,16 @@ def add_fact(*, user: User, text: str, scope: FactScope = EVERYWHERE, pinned: bo
 def keep_fact(*, user: User, fact: Fact, text: str | None = None, keep_older: bool = False) -> Fact:
     """Keep a proposed fact, with another `text` if the person has changed it, and return it.
 
-    It outdates kept facts that it contradicts, unless `keep_older`. Raises `not_proposed` (409), `bad_fact`.
+    It outdates kept facts that it contradicts, unless `keep_older`. Raises `not_proposed` (409), `bad_fact`
+    and `legal_hold` (409).
     """
     fact = _locked(user, fact)
     if fact.status != Fact.Status.PROPOSED:
         raise ProductError("not_proposed", "This fact is not waiting for your word any more.", status=409)
     if text is not None:
-        _set_text(fact, _normalised(text))
+        text = _normalised(text)
+        require_rewritable(fact, fact.text, text)
+        _set_text(fact, text)
     fact.status = Fact.Status.KEPT
     fact.confirmed_by = user
     fact.confirmed = timezone.now()
@@ -301,6 +307,13 @@ def leave_out(*, user: User, conversation: Conversation, fact: Fact, left_out: b
         ConversationFact.objects.update_or_create(conversation=conversation, fact=fact, defaults={"left_out": True})
     else:
         rows.delete()
+
+
+@transaction.atomic
+def switch_memory(*, user: User, conversation: Conversation, on: bool) -> None:
+    """Send what is remembered along in the conversation and let it grow there, or not."""
+    require_owner(user, conversation)
+    Conversation.objects.filter(pk=conversation.pk).update(memory_in_prompts=on)
 
 
 def visible_fact(user: User, pk: object) -> Fact:

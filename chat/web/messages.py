@@ -17,6 +17,7 @@ from accounts.access.offered_models import offered_models, with_favourites
 from accounts.access.rights import models_of
 from accounts.models import User
 from chat.conversations.branches import BranchView, branches_of, side_by_side
+from chat.memory.listing import ShownFact, proposals_below
 from chat.models import Conversation, Message, SummaryJob, Turn
 from chat.models.conversation_state import ChatScope
 from chat.models.parts import MessagePart
@@ -85,7 +86,7 @@ class MessageView:
     documents it `found`. `cited` is the number of cited sources. `marks` are the marks on the displayed branch.
     `newest`: this is the last message of the displayed branch. `alternatives` are the answers shown side by side,
     including this one. `summary` covers everything up to this message. `failed` is the failed job of a newer summary.
-    `html_size` is the size of this message alone, in bytes.
+    `html_size` is the size of this message alone, in bytes. `proposals` are the facts that wait below the answer.
     """
 
     row: Message
@@ -98,6 +99,7 @@ class MessageView:
     summary: SummaryView | None = None
     failed: SummaryJob | None = None
     html_size: int = 0
+    proposals: Sequence[ShownFact] = ()
 
     @property
     def size(self) -> int:
@@ -339,6 +341,7 @@ def placed(
         message.conversation = conversation
     answers = [message for message in (*messages, *group) if message.role == Message.Role.ASSISTANT]
     _learn_numbers(conversation, answers)
+    proposals = proposals_below(conversation, [answer.pk for answer in answers])
     titles = titles_of(conversation)
     sources = {message.pk: sources_of(message, titles) for message in answers}
     blocks = blocks_of([(message, sources[message.pk]) for message in (*messages, *group) if message.pk in sources])
@@ -346,7 +349,8 @@ def placed(
     def view(message: Message) -> MessageView:
         newest = message.pk == conversation.leaf_id
         shown = _view(message, sources.get(message.pk, Sources()), blocks.get(message.pk, ()))
-        return replace(shown, marks=marks, branch=branches[message.pk], newest=newest)
+        waiting = proposals.get(message.pk, ())
+        return replace(shown, marks=marks, branch=branches[message.pk], newest=newest, proposals=waiting)
 
     views = [view(message) for message in messages]
     if group:

@@ -227,6 +227,7 @@ class OwnLists:
             "starter_messages": row.texts("starter_messages", Persona.MAX_STARTERS, Persona.MAX_STARTER),
             "tools": row.texts("tools", 128, 100),
             "effort": row.choice("effort", Effort.values),
+            "memory": row.flag("memory", default=True),
             "date_awareness": row.choice("date_awareness", DateAwareness.values, DateAwareness.DAY),
             "model": models.get(model_name),
             "budget_profile": profile,
