@@ -33,6 +33,7 @@ from chat.api.plan import (
     EffortField,
     ErrorSerializer,
     PlanSerializer,
+    ProposedFactSerializer,
     ReportSerializer,
     TurnDraftSerializer,
 )
@@ -554,7 +555,9 @@ class TurnViewSet(ScopedView, mixins.RetrieveModelMixin, viewsets.GenericViewSet
                 "no_report", "This turn has not asked a model yet, so there is nothing to show.", status=404
             )
         sources = [*report["sources"], *reports.summarised(turn)]
-        return Response({**reports.readable(report), "sources": sources, "outgoing": reports.outgoing(turn)})
+        members = {"sources": sources, "outgoing": reports.outgoing(turn)}
+        proposed = ProposedFactSerializer(reports.proposed(turn), many=True).data
+        return Response({**reports.readable(report), **members, "proposed": proposed})
 
 
 class NextMessageView(ScopedView):

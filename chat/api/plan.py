@@ -19,6 +19,7 @@ from chat.context.cache import CacheEntry
 from chat.context.types import DocumentBudget
 from chat.conversations.services import visible_model, visible_persona
 from chat.ledger.api import LimitStateSerializer
+from chat.memory.models import Fact
 from chat.models.conversation import NamedRow, TurnScope
 from chat.models.conversation_state import ChatScope, scope_of, visible_conversation
 from chat.prompts.document_budget import budget
@@ -87,6 +88,12 @@ class TurnDraftSerializer(ChosenModelsSerializer):
         if len(models) > 1:
             raise serializers.ValidationError(gettext("A plan is for one model. Ask once for each of them."))
         return models
+
+
+class ProposedFactSerializer(serializers.Serializer[Fact]):
+    id = serializers.UUIDField()
+    text = serializers.CharField(help_text="Empty once the fact is forgotten.")
+    status = serializers.ChoiceField(choices=Fact.Status.choices)
 
 
 class SourceSerializer(serializers.Serializer[SourceEntry]):
@@ -248,6 +255,9 @@ class ReportSerializer(CallSerializer):
     cache = CacheSerializer(required=False, help_text="Missing in reports of earlier versions.")
     messages = PromptMessageSerializer(many=True)
     calls = CallSerializer(many=True, required=False)
+    proposed = ProposedFactSerializer(
+        many=True, required=False, help_text="Facts about you that were proposed during the turn."
+    )
     outgoing = OutgoingSerializer(
         many=True, required=False, help_text=("Data that left the workspace during the whole turn.")
     )

@@ -24,7 +24,7 @@ from personas.models import Persona
 from projects.models import Project
 
 
-class SourceSerializer(serializers.Serializer[ShownSource]):
+class FactSourceSerializer(serializers.Serializer[ShownSource]):
     quote = serializers.CharField(help_text="The person's words.")
     message = serializers.UUIDField(allow_null=True, help_text="Null once the message is deleted.")
     conversation = serializers.UUIDField(allow_null=True)
@@ -48,10 +48,10 @@ class FactSerializer(Strict, serializers.ModelSerializer[Fact]):
             *("id", "status", "scope", "proposed_by", "confirmed", "outdated_by", "forgotten", "last_used", "created")
         ]
 
-    @extend_schema_field(SourceSerializer(many=True))
+    @extend_schema_field(FactSourceSerializer(many=True))
     def get_sources(self, fact: Fact) -> Any:
         [shown] = with_sources([fact])
-        return SourceSerializer(shown.sources, many=True).data
+        return FactSourceSerializer(shown.sources, many=True).data
 
     def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
         if attrs.get("project") and attrs.get("persona"):
@@ -60,7 +60,7 @@ class FactSerializer(Strict, serializers.ModelSerializer[Fact]):
         return attrs
 
 
-class KeepSerializer(Strict):
+class KeepFactSerializer(Strict):
     text = serializers.CharField(max_length=Fact.MAX_TEXT, required=False, help_text="Other words for it.")
     keep_older = serializers.BooleanField(default=False, help_text="Outdate no facts that it contradicts.")
 
@@ -93,7 +93,7 @@ class FactViewSet(
     mixins.DestroyModelMixin,
     viewsets.GenericViewSet[Fact],
 ):
-    """What is remembered about you."""
+    """Facts about you: proposed, remembered, outdated and forgotten ones."""
 
     serializer_class = FactSerializer
     pagination_class = NewestFirst
@@ -103,11 +103,11 @@ class FactViewSet(
     def get_queryset(self) -> QuerySet[Fact]:
         if self.action != "list":
             return Fact.objects.visible_to(self.request.user).select_related("owner", "project", "persona")
-        wanted = self.request.query_params.get("status", "")
-        if wanted and wanted not in Fact.Status.values:
+        status_code = self.request.query_params.get("status", "")
+        if status_code and status_code not in Fact.Status.values:
             sentence = Sentence("“status” is one of these: {statuses}.", statuses=", ".join(Fact.Status.values))
             raise ProductError("bad_filter", sentence)
-        return facts_of(self.person, status=wanted, query=self.request.query_params.get("q", ""))
+        return facts_of(self.person, status=status_code, query=self.request.query_params.get("q", ""))
 
     def perform_create(self, serializer: serializers.BaseSerializer[Fact]) -> None:
         fields = serializer.validated_data
@@ -132,11 +132,11 @@ class FactViewSet(
     def perform_destroy(self, instance: Fact) -> None:
         services.forget_fact(user=self.person, fact=instance)
 
-    @extend_schema(request=KeepSerializer, responses=FactSerializer)
+    @extend_schema(request=KeepFactSerializer, responses=FactSerializer)
     @action(detail=True, methods=["post"])
     def keep(self, request: Request, pk: str) -> Response:
         """Keep a proposed fact. It outdates facts that it contradicts."""
-        fields = valid(KeepSerializer, request)
+        fields = valid(KeepFactSerializer, request)
         fact = services.keep_fact(
             user=self.person, fact=self.get_object(), text=fields.get("text"), keep_older=fields["keep_older"]
         )
@@ -187,7 +187,7 @@ class ProfileSerializer(Strict, serializers.ModelSerializer[Profile]):
 
 
 class ProfileView(ScopedView):
-    """What you have written about yourself for models, and your choices about memory."""
+    """Your profile for models, and your choices about memory."""
 
     @extend_schema(responses=ProfileSerializer)
     def get(self, request: Request) -> Response:

@@ -42,7 +42,7 @@ class ConversationUse:
 
 @dataclass(frozen=True, slots=True)
 class PersonMemory:
-    """What is remembered about a person, as far as a prompt may need it. `off`: why nothing of it is sent."""
+    """Profile and facts of a person, as far as a prompt may need them. `off`: why nothing of it is sent."""
 
     about: str = ""
     answering: str = ""
@@ -65,14 +65,16 @@ def memory_of(
 ) -> PersonMemory:
     """Return what is remembered for the next prompt of the conversation.
 
-    `stored`: the person may have a profile or facts; if not, no query is made. Temporary conversations and requests of
+    `stored`: the person may have a profile; if not, no query is made. Temporary conversations and requests of
     programs have no memory at all.
     """
     conversation = scope.conversation
     origin = conversation.origin if conversation is not None else Conversation.Origin.WORKSPACE
     if origin != Conversation.Origin.WORKSPACE:
         return NOTHING
-    profile = (Profile.objects.filter(person=user).first() if stored else None) or Profile(person=user)
+    row = Profile.objects.filter(person=user).first() if stored else None
+    stored = row is not None  # a person with facts has a profile, even if nothing is written there
+    profile = row or Profile(person=user)
     off = _why_off(profile, scope, workspace)
     proposals = Profile.Proposals.OFF if off else _allowed(profile, workspace)
     if off:

@@ -61,8 +61,7 @@ def with_sources(rows: Sequence[Fact], *, proposed: bool = False) -> list[ShownF
 
 def _shown(source: FactSource) -> ShownSource:
     message = source.message
-    gone = message is None or message.deleted is not None or message.conversation.deleted is not None
-    if message is None or gone:
+    if message is None or message.deleted is not None or message.conversation.deleted is not None:
         return ShownSource(source.quote, None, None)
     return ShownSource(source.quote, message.pk, message.conversation_id)
 

@@ -1,4 +1,4 @@
-"""What is remembered about people: their profile, facts with their sources, and where facts are used."""
+"""Profiles of people, facts about them with their sources, and the conversations that use facts."""
 
 from typing import Any, ClassVar
 
@@ -15,7 +15,7 @@ from chat.models import Conversation, Message
 
 
 class Profile(models.Model):
-    """What a person has written about themselves for the models, and their choices about memory.
+    """Text of a person about themselves for the models, and their choices about memory.
 
     `proposals`: whether models may propose facts, and whether these wait for the person's word.
     """

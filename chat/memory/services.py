@@ -49,7 +49,7 @@ class ProfileFields(TypedDict, total=False):
 
 @dataclass(frozen=True, slots=True)
 class FactScope:
-    """Where a fact applies: in one project, with one persona, or everywhere."""
+    """Scope of a fact: one project, one persona, or everything if both are None."""
 
     project: Project | None = None
     persona: Persona | None = None
@@ -147,14 +147,16 @@ def propose(
             raise NotProposed("memory_off", "The person does not want facts to be remembered.")
         fact = _same_fact(user, text, scope)
         if fact is None:
-            kept = allowed == Profile.Proposals.KEEP
-            fact = _create(user, text, proposed_by, scope, answer=answer, kept=kept, confirmed_by=None)
-            if kept:
+            unasked = allowed == Profile.Proposals.KEEP
+            fact = _create(user, text, proposed_by, scope, answer=answer, remembered=unasked, confirmed_by=None)
+            if unasked:
                 _outdate_contradicted(fact)
         if answer is not None and not conversation.proposes:
             Conversation.objects.filter(pk=conversation.pk).update(proposes=True)
         if fact.sources.count() < MOST_SOURCES:
             FactSource.objects.get_or_create(fact=fact, message=source, defaults={"quote": quote.strip()})
+        if proposed_by == Fact.ProposedBy.PASS:
+            _tell(fact)  # the page of an answer that is being written shows its proposals at its end
     return fact
 
 
@@ -166,7 +168,7 @@ def add_fact(*, user: User, text: str, scope: FactScope = EVERYWHERE, pinned: bo
     text = _normalised(text)
     fact = _same_fact(user, text, scope)
     if fact is None:
-        fact = _create(user, text, Fact.ProposedBy.PERSON, scope, kept=True, confirmed_by=user)
+        fact = _create(user, text, Fact.ProposedBy.PERSON, scope, remembered=True, confirmed_by=user)
     elif fact.status == Fact.Status.PROPOSED:
         fact = keep_fact(user=user, fact=fact)
     _outdate_contradicted(fact)
@@ -217,7 +219,7 @@ def correct_fact(*, user: User, fact: Fact, text: str) -> Fact:
     if text == older.text:
         return older
     scope = FactScope(older.project, older.persona)
-    newer = _create(user, text, Fact.ProposedBy.PERSON, scope, answer=older.answer, kept=True, confirmed_by=user)
+    newer = _create(user, text, Fact.ProposedBy.PERSON, scope, answer=older.answer, remembered=True, confirmed_by=user)
     newer.pinned, older.pinned = older.pinned, False
     newer.save(update_fields=["pinned"])
     older.status = Fact.Status.OUTDATED
@@ -357,24 +359,24 @@ def _create(
     proposed_by: Fact.ProposedBy,
     scope: FactScope,
     *,
-    kept: bool,
+    remembered: bool,
     confirmed_by: User | None,
     answer: Message | None = None,
 ) -> Fact:
     rows = Fact.objects.visible_to(user).exclude(status=Fact.Status.FORGOTTEN)
     waiting = rows.filter(status=Fact.Status.PROPOSED)
-    if rows.count() >= Fact.MOST or (not kept and waiting.count() >= Fact.MOST_PROPOSED):
+    if rows.count() >= Fact.MOST or (not remembered and waiting.count() >= Fact.MOST_PROPOSED):
         raise ProductError("too_many_facts", "There are too many facts. Forget some on the page “Memory” first.")
     fact = Fact(
         owner=user,
         scope=scope.kind,
         project=scope.project,
         persona=scope.persona,
-        status=Fact.Status.KEPT if kept else Fact.Status.PROPOSED,
+        status=Fact.Status.KEPT if remembered else Fact.Status.PROPOSED,
         proposed_by=proposed_by,
         answer=answer,
         confirmed_by=confirmed_by,
-        confirmed=timezone.now() if kept else None,
+        confirmed=timezone.now() if remembered else None,
     )
     _set_text(fact, text)
     fact.save(force_insert=True)

@@ -51,15 +51,15 @@ def rests_on(text: str, quote: str) -> bool:
     More than half of its content words must be in the quote, and the comparison of citations must find no other number,
     name, negation or subject.
     """
-    said = words_of(quote[:READ])
-    stems_said = {_stem(word) for word in said}
+    quoted = words_of(quote[:READ])
+    quoted_stems = {_stem(word) for word in quoted}
     words = words_of(text[:READ])
     content = [word for word in words if word.content and word.stem not in _OF_THE_PERSON]
-    shared = sum(_stem(word) in stems_said or any(_alike(word, other) for other in said) for word in content)
+    shared = sum(_stem(word) in quoted_stems or any(_alike(word, other) for other in quoted) for word in content)
     if not content or shared * 2 <= len(content):
         return False
     verdict = compare(text, quote)
-    return verdict.supported if verdict is not None else _denies(words) == _denies(said)
+    return verdict.supported if verdict is not None else _denies(words) == _denies(quoted)
 
 
 def _alike(one: Word, other: Word) -> bool:

@@ -123,7 +123,7 @@ class ClaimedTurn:
     `mentions`: those on the day of the question in UTC and on the days around it, since the user's own day may differ.
     `earlier_prompts`: the prompts to the turn's model and its fallback. `prompted`: whether any model has got a prompt.
     `has_summary`, `has_marks`, `has_tasks`: whether such rows exist. If not, the run skips the queries for them.
-    `has_memory`: whether the owner has a profile or facts; if not, the run makes no query for them.
+    `has_memory`: whether the owner has a profile, as everybody with facts does.
     `run_step`: the id of the run's step that asked the question, if any.
     `scope_above`: the scope of the turn of the answer above the question; empty without one.
     """
@@ -173,8 +173,7 @@ SELECT {columns},
     EXISTS (SELECT FROM chat_summary s WHERE s.conversation_id = conversation.id AND s.withdrawn IS NULL),
     EXISTS (SELECT FROM chat_mark m WHERE m.conversation_id = conversation.id),
     EXISTS (SELECT FROM projects_task t WHERE t.owner_id = owner.id),
-    EXISTS (SELECT FROM memory_profile p WHERE p.person_id = owner.id)
-        OR EXISTS (SELECT FROM memory_fact f WHERE f.owner_id = owner.id),
+    EXISTS (SELECT FROM memory_profile p WHERE p.person_id = owner.id),
     (SELECT s.id FROM chat_runstep s WHERE s.turn_id = turn.id),
     (SELECT t.scope FROM chat_turn t WHERE t.answer_id = question.parent_id)
 FROM turn

@@ -15,6 +15,7 @@ from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
 from chat.context.build import SourceEntry
+from chat.memory.models import Fact
 from chat.models import Turn
 from chat.models.summary import NO_MARKS, Marks, marks_on
 from chat.prompts import cards, wording
@@ -74,7 +75,7 @@ class Panel:
     from 1. `usage`: the tokens of all calls of the turn by the provider's count, with the fields of
     `llm.types.model_call.Usage`; empty while unknown. `changes`: the differences from the previous call, or for a
     turn's first call from the previous turn; `since` names which. `marks`: the current marks of the displayed branch.
-    `outgoing` lists the data that the turn's tools sent out of the workspace.
+    `outgoing` lists the data that the turn's tools sent out of the workspace, `proposed` the facts that were proposed.
     """
 
     report: ResolvedReport
@@ -86,6 +87,7 @@ class Panel:
     since: str = ""
     marks: Marks = NO_MARKS
     outgoing: Sequence[reports.Outgoing] = ()
+    proposed: Sequence[Fact] = ()
 
     @property
     def percent(self) -> str:
@@ -292,6 +294,7 @@ def of_turn(turn: Turn, number: int | None = None) -> Panel | None:
         since=_("Changed since the call before") if chosen > 1 else _("Changed since the turn before"),
         marks=marks_on(turn.conversation_id, turn.conversation.leaf_id),
         outgoing=reports.outgoing(turn),
+        proposed=reports.proposed(turn),
     )
 
 

@@ -553,6 +553,13 @@ def outgoing(turn: Turn) -> list[Outgoing]:
     ]
 
 
+def proposed(turn: Turn) -> list[Fact]:
+    """Return the facts that were proposed below the turn's answer, also those that were forgotten since."""
+    if not turn.conversation.proposes:
+        return []
+    return list(Fact.objects.filter(answer=turn.answer_id, owner=turn.conversation.owner_id).order_by("id"))
+
+
 def summarised(turn: Turn) -> list[SourceEntry]:
     """Return the messages that the summary of the turn's last call covers, oldest first, as sources of its report.
 

@@ -406,7 +406,8 @@ class TurnContext:
             self.memory,
             summary=str(summary.pk) if summary is not None else "",
             profile=self.profile,
-            input_limit=self.room.input_limit,
+            # Without the tools, which differ from turn to turn: the section shall stay the same.
+            input_limit=self.room.input_limit + self.room.tools_tokens,
             tokenizer=self.tokenizer,
             texts=self.texts,
             wrap=note_text("{text}", self.note_form, self.texts),

@@ -33,8 +33,8 @@ def test_a_program_writes_lists_corrects_pins_and_forgets_facts(person: Person) 
     assert person.caller.post(f"{path}restore/", {}, expect=200)["status"] == "kept"
     assert [row["id"] for row in person.caller.get("memories/?q=green")["results"]] == [newer["id"]]
     assert person.caller.http.delete(path).status_code == 204
-    gone = person.caller.get(path)
-    assert (gone["status"], gone["text"], bool(gone["forgotten"])) == ("forgotten", "", True)
+    forgotten = person.caller.get(path)
+    assert (forgotten["status"], forgotten["text"], bool(forgotten["forgotten"])) == ("forgotten", "", True)
     assert [row["id"] for row in person.caller.get("memories/")["results"]] == [newer["id"]]
     assert person.caller.post("memories/forget/", {}, expect=200) == {"forgotten": 1}
     assert Fact.objects.filter(owner=person.user).exclude(text="").count() == 0
@@ -98,8 +98,8 @@ def test_the_page_saves_the_profile_and_adds_and_finds_facts(person: Person) -> 
     client.post("/memory/facts/", {"text": "Has roses"})
     page = client.get("/memory/").content.decode()
     assert "Likes &lt;b&gt;tea&lt;/b&gt;" in page and "2 remembered, 0 proposed, 0 outdated" in page
-    found = client.get("/memory/?q=roses&status=kept").content.decode()
-    assert "Has roses" in found and "&lt;b&gt;tea" not in found
+    listed = client.get("/memory/?q=roses&status=kept").content.decode()
+    assert "Has roses" in listed and "&lt;b&gt;tea" not in listed
     client.post("/memory/forget/")
     assert "Nothing is remembered yet." in client.get("/memory/").content.decode()
 

@@ -1,4 +1,4 @@
-"""What is remembered in prompts: which facts, why, how many tokens, and that the section stays the same."""
+"""Memory in prompts: which facts, why, how many tokens, and that the section stays the same."""
 
 import json
 from uuid import uuid4

@@ -1,4 +1,4 @@
-"""Which words a fact may rest on, and which facts say the same or contradict one another: pure functions."""
+"""Rules of facts: the words on which they may rest, and those that contradict one another. Pure functions."""
 
 from uuid import uuid4
 
