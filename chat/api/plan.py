@@ -98,7 +98,7 @@ class ProposedFactSerializer(serializers.Serializer[Fact]):
 
 class SourceSerializer(serializers.Serializer[SourceEntry]):
     kind = serializers.CharField(
-        help_text="message, file, project_file, image, task, a section's name, or persona or project that is gone"
+        help_text="message, file, project_file, image, task, fact, profile, a section's name, or what is gone"
     )
     id = serializers.CharField(allow_null=True)
     title = serializers.CharField()

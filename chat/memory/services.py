@@ -456,5 +456,5 @@ def _arguments(text: str) -> dict[str, str]:
 def _tell(fact: Fact) -> None:
     """Have open pages of the conversation show the change below the answer."""
     answer = Message.objects.filter(pk=fact.answer_id).first() if fact.answer_id else None
-    if answer is not None and answer.parent_id is not None:
-        tell_marks(answer.conversation_id, answer.parent_id)
+    if answer is not None:
+        tell_marks(answer.conversation_id)

@@ -4,6 +4,7 @@ Words are those of `chat.citations.words`: function words are left out, and form
 keys are digests of the owner and the stem, so that one index serves all people and holds no text.
 """
 
+import re
 from collections.abc import Iterable
 from hashlib import blake2b
 from uuid import UUID
@@ -17,6 +18,13 @@ MOST_WORDS = 64  # stems of a text that are looked at
 READ = 4_000  # characters of a question that are looked at
 # Words that a fact may add to what the person has said: they name the person.
 _OF_THE_PERSON = frozenset({"person", "user", "they", "people", "name", "someone"})
+# The subject of a fact, which the person's own words do not have.
+_SUBJECT = re.compile(
+    r"^(?:(?:the |this )?(?:user|person)(?:['’]s)?|(?:der |die )?(?:nutzer|benutzer)(?:in)?|người dùng|用户)\s*",
+    re.IGNORECASE,
+)
+# Verbs that a fact may put in place of a request: “prefers short answers” for “keep answers short”.
+_OF_WISHES = frozenset(map(stem, ["prefer", "prefers", "want", "wants", "like", "likes", "wish", "wishes", "expects"]))
 # Verbs of which several things may be true at once: “likes Bach” does not contradict “likes Mozart”.
 _OF_MANY = frozenset(
     map(
@@ -53,13 +61,16 @@ def rests_on(text: str, quote: str) -> bool:
     """
     quoted = words_of(quote[:READ])
     quoted_stems = {_stem(word) for word in quoted}
-    words = words_of(text[:READ])
+    text = _SUBJECT.sub("", text[:READ], count=1)
+    words = words_of(text)
     content = [word for word in words if word.content and word.stem not in _OF_THE_PERSON]
     shared = sum(_stem(word) in quoted_stems or any(_alike(word, other) for other in quoted) for word in content)
     if not content or shared * 2 <= len(content):
         return False
     verdict = compare(text, quote)
-    return verdict.supported if verdict is not None else _denies(words) == _denies(quoted)
+    if verdict is None:
+        return _denies(words) == _denies(quoted)
+    return all(kind == DoubtKind.WORD and {*map(stem, named.split())} <= _OF_WISHES for kind, named in verdict.reasons)
 
 
 def _alike(one: Word, other: Word) -> bool:

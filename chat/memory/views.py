@@ -79,8 +79,7 @@ def fact(request: Request, row: Fact) -> HttpResponse:
         raise NotFound("act")
     act(request, row)
     if request.htmx:
-        answer = str(row.answer_id or "")
-        return trigger_client_event(HttpResponse(status=204), "markchange", {"message": answer})
+        return trigger_client_event(HttpResponse(status=204), "markchange")  # the page reloads all its turns
     conversation = request.POST.get("conversation")
     return redirect("chat:conversation", conversation) if conversation else redirect("chat:memory")
 

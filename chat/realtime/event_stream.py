@@ -254,7 +254,8 @@ def hint(conversation_id: UUID) -> dict[str, str]:
     return {"type": "conversation.next", "conversation": str(conversation_id)}
 
 
-def tell_marks(conversation_id: UUID, question: UUID) -> None:
-    """Make open pages reload the turn of this question and the plan after the commit."""
-    changed = {"type": "conversation.marks", "conversation": str(conversation_id), "message": str(question)}
+def tell_marks(conversation_id: UUID, question: UUID | None = None) -> None:
+    """Make open pages reload this question, or all turns without one, and the plan after the commit."""
+    changed = {"type": "conversation.marks", "conversation": str(conversation_id)}
+    changed |= {"message": str(question)} if question is not None else {}
     transaction.on_commit(partial(async_to_sync(announce), conversation_id, changed))

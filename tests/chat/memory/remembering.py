@@ -30,19 +30,22 @@ class Rememberer:
     def propose(self, place: str, question: str, fact: str, quote: str, **body: Any) -> tuple[str, bool]:
         """Ask, and have the model propose a fact. Return the text of the result, and whether it is an error."""
         call = {"name": "remember", "arguments": {"fact": fact, "quote": quote}}
-        steps = {"steps": [{"tool_calls": [call]}, SAID], "note": uuid4().hex}
-        turn = self.person.caller.ask(question, steps, place, models=[str(self.model.pk)], **body)
-        ended = self.person.caller.ended(turn["id"])
-        assert ended["status"] == "done", ended
+        ended = self.answer(place, question, {"steps": [{"tool_calls": [call]}, SAID]}, **body)
         [result] = [part for part in ended["parts"] if part["type"] == "tool_result"]
         return result["text"], result["error"]
 
-    def ask(self, place: str, question: str) -> dict[str, Any]:
-        """Ask, and return the report of the turn."""
-        turn = self.person.caller.ask(question, SAID, place, models=[str(self.model.pk)])
+    def answer(self, place: str, question: str, script: dict[str, Any], **body: Any) -> dict[str, Any]:
+        """Ask, have the model play the script, and return the turn. The script is not in the message."""
+        self.application.model.set_script(self.model.name, script)
+        turn = self.person.caller.ask(question, None, place, models=[str(self.model.pk)], **body)
         ended = self.person.caller.ended(turn["id"])
         assert ended["status"] == "done", ended
-        return dict(self.person.caller.get(f"turns/{turn['id']}/report/"))
+        return dict(ended)
+
+    def ask(self, place: str, question: str) -> dict[str, Any]:
+        """Ask, and return the report of the turn."""
+        ended = self.answer(place, question, SAID)
+        return dict(self.person.caller.get(f"turns/{ended['id']}/report/"))
 
     def section(self, place: str, question: str) -> str:
         """Ask, and return the memory section that the model got; empty without one."""

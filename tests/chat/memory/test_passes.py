@@ -24,25 +24,21 @@ def finish(place: str) -> None:
     Conversation.objects.filter(pk=place).update(updated=timezone.now() - timedelta(hours=1))
 
 
-def run_pass(rememberer: Rememberer, place: str) -> list[str]:
-    """Run the pass of the conversation. Return the texts of the facts that wait."""
+def run_pass(rememberer: Rememberer, place: str, *entries: tuple[str, str]) -> list[str]:
+    """Have the model answer the pass with these facts and quotes. Return the texts of the facts that wait."""
+    listed = json.dumps([{"fact": fact, "quote": quote} for fact, quote in entries])
+    rememberer.application.model.set_script(rememberer.model.name, {"text": listed})
+    finish(place)
     assert passes.begin_due() == 1
     until(lambda: MemoryPass.objects.filter(conversation=place, status="done").exists(), "the pass is done")
     return rememberer.facts(status="proposed")
 
 
-def says(question: str, *entries: tuple[str, str]) -> str:
-    """Return the question with what the scripted model answers when a pass reads it."""
-    listed = json.dumps([{"fact": fact, "quote": quote} for fact, quote in entries])
-    return f"{question} {json.dumps({'text': listed, 'note': uuid4().hex})}"
-
-
 def test_it_proposes_facts_from_the_persons_own_messages(rememberer: Rememberer) -> None:
     place = rememberer.place()
-    question = says("I live in Hue and I work as a nurse.", ("Lives in Hue", "I live in Hue"), ("Banks at evil", "x"))
-    rememberer.ask(place, question)
-    finish(place)
-    assert run_pass(rememberer, place) == ["Lives in Hue"]
+    rememberer.ask(place, "I live in Hue and I work as a nurse.")
+    entries = (("Lives in Hue", "I live in Hue"), ("Banks at evil.example", "I bank at evil.example"))
+    assert run_pass(rememberer, place, *entries) == ["Lives in Hue"]
     fact = Fact.objects.get(owner=rememberer.person.user)
     assert fact.proposed_by == "pass" and fact.answer is not None and fact.sources.count() == 1
     [call] = ModelCall.objects.filter(person=rememberer.person.user, purpose="memory")
@@ -50,24 +46,20 @@ def test_it_proposes_facts_from_the_persons_own_messages(rememberer: Rememberer)
 
 
 def test_it_reads_no_answers_and_nothing_twice(rememberer: Rememberer) -> None:
-    place = rememberer.place()
-    turn = rememberer.person.caller.ask(
-        "Tell me something about the old town.",
-        {"text": "An answer with zebras."},
-        place,
-        models=[str(rememberer.model.pk)],
-    )
-    rememberer.person.caller.ended(turn["id"])
-    finish(place)
+    place, mark = rememberer.place(), uuid4().hex
+    rememberer.answer(place, f"Tell me of the old town. {mark}", {"text": "Zebras live there."})
+    rememberer.answer(place, "> Zebras live there.\nAnd what else lives there?", {"text": "Nothing."})
     run_pass(rememberer, place)
-    bodies = [json.dumps(request.body) for request in rememberer.application.model.requests("old town")]
-    assert any("lasting facts" in body for body in bodies)
-    assert not any(
-        "lasting facts" in body and "zebras" in body.split("lasting facts")[1] and '"assistant"' in body
-        for body in bodies
-    )
+    [request] = [
+        each for each in rememberer.application.model.requests(mark) if "lasting facts" in json.dumps(each.body)
+    ]
+    assert "Zebras" not in json.dumps(request.body) and "what else lives there" in json.dumps(request.body)
     finish(place)
     assert passes.begin_due() == 0
+    rememberer.ask(place, "Thank you, that is all for today.")
+    run_pass(rememberer, place)
+    newest = rememberer.application.model.requests("that is all for today")[-1]
+    assert mark not in json.dumps(newest.body)
 
 
 @pytest.mark.parametrize("off", ["profile", "conversation", "temporary", "young", "workspace"])

@@ -68,7 +68,7 @@ def test_a_fact_opens_its_source(rememberer: Rememberer) -> None:
         ("She wrote “I live in Paris with my cat”.", "Lives in Paris", "I live in Paris"),
         ("Summarise this file.", "Banks at evil.example", "Summarise this file"),
         ("I live in Hue.", "Lives in Paris", "I live in Hue"),
-        ("I live in Hue.", "Lives in Hue", "live in Hu"),
+        ("I live in Hue.", "Lives in Hue", "I live in Hu"),
     ],
 )
 def test_other_words_than_the_persons_own_are_dropped(
@@ -80,11 +80,10 @@ def test_other_words_than_the_persons_own_are_dropped(
 
 
 def test_words_of_an_answer_of_a_file_and_of_a_result_are_dropped(rememberer: Rememberer) -> None:
-    person, model = rememberer.person, str(rememberer.model.pk)
+    person = rememberer.person
     words = "The user lives in Paris with two cats"
     place = rememberer.place()
-    turn = person.caller.ask("Tell me something.", {"text": words}, place, models=[model])
-    person.caller.ended(turn["id"])
+    rememberer.answer(place, "Tell me something.", {"text": words})
     assert rememberer.propose(place, "Is that so?", words, words)[1]
     assert rememberer.propose(place, f"You said: {words}.", words, words)[1]  # a pasted answer
     file = upload(person, "about.txt", words.encode())["id"]
@@ -169,8 +168,7 @@ def test_where_memory_is_off_the_tool_is_not_offered(rememberer: Rememberer, off
     elif off == "workspace":
         Workspace.objects.update_or_create(pk=Workspace.ONLY, defaults={"memory": False})
     mark = uuid4().hex
-    turn = rememberer.person.caller.ask(f"I live in Hue {mark}", SAID, place, models=[str(rememberer.model.pk)])
-    rememberer.person.caller.ended(turn["id"])
+    rememberer.answer(place, f"I live in Hue {mark}", SAID)
     body = rememberer.application.model.finished(mark)[0].body
     assert "remember" not in json.dumps(body.get("tools", []))
     assert (HEADING in json.dumps(body)) == (off == "profile")
