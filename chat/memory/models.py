@@ -96,7 +96,6 @@ class Fact(models.Model):
     project = models.ForeignKey("projects.Project", null=True, blank=True, on_delete=models.CASCADE, related_name="+")
     persona = models.ForeignKey("personas.Persona", null=True, blank=True, on_delete=models.CASCADE, related_name="+")
     text = models.CharField(max_length=MAX_TEXT, blank=True)
-    tokens: "models.JSONField[Any, Any]" = models.JSONField(default=dict, editable=False)  # by the tokenizer's name
     terms = ArrayField(models.BigIntegerField(), default=list, editable=False)
     status = models.CharField(max_length=10, choices=Status, default=Status.PROPOSED)
     pinned = models.BooleanField(default=False)

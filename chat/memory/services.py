@@ -350,7 +350,6 @@ def _normalised(text: str) -> str:
 def _set_text(fact: Fact, text: str) -> None:
     fact.text = text
     fact.terms = keys_of(fact.owner_id, stems(text))
-    fact.tokens = {}
 
 
 def _create(
@@ -420,7 +419,6 @@ def _forget(fact: Fact) -> None:
     fact.uses.all().delete()
     fact.text = ""
     fact.terms = []
-    fact.tokens = {}
     fact.pinned = False
     fact.status = Fact.Status.FORGOTTEN
     fact.forgotten = timezone.now()

@@ -12,7 +12,7 @@ from django.utils.translation import ngettext
 from chat.context.build import SourceEntry
 from chat.models.summary import Marks
 from chat.prompts.report import ResolvedReport
-from chat.prompts.wording import GROUP_OF, GROUPS, ROLES, STATES, UNSEEN, is_unseen_picture, name_of, state_of
+from chat.prompts.wording import GROUP_OF, GROUPS, ROLES, SECTIONS, STATES, UNSEEN, is_unseen_picture, name_of, state_of
 from core.i18n import grouped
 
 ICONS = {
@@ -91,7 +91,8 @@ class Card:
     @property
     def is_one(self) -> bool:
         """Return whether the card's only row repeats its head."""
-        return [(row.title, row.state) for row in self.rows] == [(self.label, "full")]
+        titles = (self.label, str(SECTIONS.get(self.group, "")))
+        return len(self.rows) == 1 and self.rows[0].title in titles and self.rows[0].state == "full"
 
 
 def totals(report: ResolvedReport) -> dict[str, int]:

@@ -19,8 +19,7 @@ from personas.texts import TEXTS
 # A panel shows the sections of a prompt in these groups. Each group has a colour, a card, and a segment of the bar.
 GROUPS = {
     "instructions": gettext_lazy("Instructions"),
-    "persona": gettext_lazy("Persona and project"),
-    "memory": gettext_lazy("What is remembered"),
+    "persona": gettext_lazy("Persona, project and memory"),
     "files": gettext_lazy("Files"),
     "tasks": gettext_lazy("Tasks"),
     "summary": gettext_lazy("Summary of older messages"),
@@ -32,9 +31,9 @@ GROUP_OF = {
     "reminder": "instructions",
     "persona": "persona",
     "project": "persona",  # a source that is gone; its instructions belong to the section of the persona
-    "memory": "memory",
-    "profile": "memory",
-    "fact": "memory",
+    "memory": "persona",
+    "profile": "persona",
+    "fact": "persona",
     "project_files": "files",
     "file_listing": "files",
     "file": "files",

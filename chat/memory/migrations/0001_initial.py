@@ -36,7 +36,6 @@ class Migration(migrations.Migration):
                 ('id', models.UUIDField(default=uuid_utils.compat.uuid7, editable=False, primary_key=True, serialize=False)),
                 ('scope', models.CharField(choices=[('person', 'All my conversations'), ('project', 'One project'), ('persona', 'One persona')], default='person', max_length=10)),
                 ('text', models.CharField(blank=True, max_length=300)),
-                ('tokens', models.JSONField(default=dict, editable=False)),
                 ('terms', django.contrib.postgres.fields.ArrayField(base_field=models.BigIntegerField(), default=list, editable=False, size=None)),
                 ('status', models.CharField(choices=[('proposed', 'Proposed'), ('kept', 'Remembered'), ('outdated', 'Outdated'), ('forgotten', 'Forgotten')], default='proposed', max_length=10)),
                 ('pinned', models.BooleanField(default=False)),

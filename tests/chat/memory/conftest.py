@@ -1,5 +1,7 @@
 """People whose models may propose facts, and a model that calls tools."""
 
+from collections.abc import Iterator
+
 import pytest
 
 from chat.memory.models import Profile
@@ -8,6 +10,13 @@ from tests.application import Application
 from tests.chat.memory.remembering import Rememberer
 from tests.chat.runs.working import tool_model
 from tests.conftest import Person
+from workspace.models import Workspace
+
+
+@pytest.fixture(autouse=True)
+def _as_by_default(committed: None) -> Iterator[None]:
+    yield
+    Workspace.objects.all().delete()
 
 
 @pytest.fixture

@@ -11,6 +11,7 @@ from llm.models import Model
 from tests.application import Application
 from tests.chat.documents import sent
 from tests.conftest import Person
+from workspace import services as workspace
 
 SAID: dict[str, Any] = {"text": "Noted."}
 HEADING = "What is remembered about the person you talk to."
@@ -66,9 +67,14 @@ class Rememberer:
         return json.dumps(sent(self.application, mark), ensure_ascii=False)
 
 
+def set_to(**fields: Any) -> None:
+    """Change settings of the workspace, as an administrator does."""
+    workspace.change(user=None, fields=fields)
+
+
 def reasons(report: dict[str, Any]) -> dict[str, tuple[str, str | None]]:
     """Return state and reason of each fact of a plan or report, by its title."""
     return {each["title"]: (each["state"], each["reason"]) for each in report["sources"] if each["kind"] == "fact"}
 
 
-__all__ = ["HEADING", "SAID", "FactScope", "Rememberer", "reasons"]
+__all__ = ["HEADING", "SAID", "FactScope", "Rememberer", "reasons", "set_to"]

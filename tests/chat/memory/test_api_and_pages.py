@@ -5,10 +5,8 @@ from django.test import Client
 
 from chat.memory.models import Fact, Profile
 from projects.models import Project
+from tests.chat.memory.remembering import set_to
 from tests.conftest import Person
-from workspace.models import Workspace
-
-pytestmark = pytest.mark.django_db
 
 
 def test_a_program_reads_and_changes_the_profile(person: Person) -> None:
@@ -18,7 +16,7 @@ def test_a_program_reads_and_changes_the_profile(person: Person) -> None:
     assert (changed["about"], changed["proposals"]) == ("I garden.", "ask")
     for body, status in (({"about": "x" * 1_501}, 400), ({"proposals": "always"}, 400), ({"proposals": "keep"}, 403)):
         assert person.caller.http.patch("profile/", json=body).status_code == status
-    Workspace.objects.update_or_create(pk=Workspace.ONLY, defaults={"memory_unasked": True})
+    set_to(memory_unasked=True)
     assert person.caller.http.patch("profile/", json={"proposals": "keep"}).status_code == 200
 
 
@@ -71,7 +69,7 @@ def test_the_number_of_pinned_facts_has_a_limit(person: Person) -> None:
 
 def test_where_the_workspace_has_it_off_nothing_new_is_stored_and_forgetting_works(person: Person) -> None:
     fact = person.caller.post("memories/", {"text": "Likes tea"}, expect=201)
-    Workspace.objects.update_or_create(pk=Workspace.ONLY, defaults={"memory": False})
+    set_to(memory=False)
     assert person.caller.http.post("memories/", json={"text": "Likes cake"}).status_code == 403
     assert person.caller.http.delete(f"memories/{fact['id']}/").status_code == 204
 

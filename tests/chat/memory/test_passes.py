@@ -12,11 +12,8 @@ from chat.memory import passes
 from chat.memory.models import Fact, MemoryPass, Profile
 from chat.memory.retention import forget_old_facts
 from chat.models import Conversation
-from tests.chat.memory.remembering import Rememberer
+from tests.chat.memory.remembering import Rememberer, set_to
 from tests.product import until
-from workspace.models import Workspace
-
-pytestmark = pytest.mark.django_db
 
 
 def finish(place: str) -> None:
@@ -73,7 +70,7 @@ def test_it_does_not_begin_where_it_may_not(rememberer: Rememberer, off: str) ->
     elif off == "conversation":
         Conversation.objects.filter(pk=place).update(memory_in_prompts=False)
     elif off == "workspace":
-        Workspace.objects.update_or_create(pk=Workspace.ONLY, defaults={"memory": False})
+        set_to(memory=False)
     passes.begin_due()
     calls = ModelCall.objects.filter(person=rememberer.person.user, purpose="memory")
     until(lambda: not MemoryPass.objects.filter(conversation=place).exclude(status="done").exists(), "no pass is left")
@@ -85,7 +82,7 @@ def test_old_facts_are_forgotten_unless_a_hold_prevents_it(rememberer: Remembere
     ago = timezone.now() - timedelta(days=40)
     Fact.objects.filter(pk=old.pk).update(created=ago, confirmed=ago)
     assert forget_old_facts() == 0  # for ever by default
-    Workspace.objects.update_or_create(pk=Workspace.ONLY, defaults={"memory_days": 30})
+    set_to(memory_days=30)
     user = rememberer.person.user
     user.legal_hold = True
     user.save()

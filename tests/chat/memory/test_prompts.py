@@ -3,7 +3,6 @@
 import json
 from uuid import uuid4
 
-import pytest
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
@@ -19,11 +18,10 @@ from llm.tokens import CATCH_ALL, tokenizer
 from personas.models import BudgetProfile, Persona
 from personas.texts import BUILT_IN
 from projects.models import Project
-from tests.chat.memory.remembering import HEADING, Rememberer, reasons
+from tests.chat.memory.remembering import HEADING, Rememberer, reasons, set_to
+from tests.chat.openai_clients import posted
 from tests.conftest import Person
 from workspace.models import Workspace
-
-pytestmark = pytest.mark.django_db
 
 
 def test_profile_pinned_and_matching_facts_are_sent_each_with_its_reason(rememberer: Rememberer) -> None:
@@ -102,7 +100,7 @@ def test_a_persona_without_memory_gets_none_and_the_report_says_so(rememberer: R
 
 
 def test_the_workspaces_text_goes_along_where_a_person_has_none(rememberer: Rememberer, stranger: Person) -> None:
-    Workspace.objects.update_or_create(pk=Workspace.ONLY, defaults={"memory_answering": "Use plain words."})
+    set_to(memory_answering="Use plain words.")
     assert "Use plain words." in rememberer.section(rememberer.place(), "Hello")
     Profile.objects.filter(person=rememberer.person.user).update(answering="In verse.")
     section = rememberer.section(rememberer.place(), "Hello")
@@ -113,7 +111,7 @@ def test_requests_of_programs_and_temporary_conversations_have_no_memory(remembe
     rememberer.fact("Likes tomatoes", pinned=True)
     mark = uuid4().hex
     body = {"model": rememberer.model.name, "messages": [{"role": "user", "content": f"Tomatoes? {mark}"}]}
-    rememberer.person.caller.openai.post("chat/completions", json=body)
+    assert posted(rememberer.person, "chat/completions", body).status_code == 200
     assert "Likes tomatoes" not in rememberer.everything_sent(mark)
     assert rememberer.section(rememberer.place(temporary=True), "What about tomatoes?") == ""
 

@@ -12,11 +12,8 @@ from chat.memory.models import Fact, FactSource, Profile
 from chat.memory.services import NotProposed, propose
 from chat.models import Conversation, Message, TeamShare
 from tests.chat.documents import upload
-from tests.chat.memory.remembering import HEADING, SAID, Rememberer
+from tests.chat.memory.remembering import HEADING, SAID, Rememberer, set_to
 from tests.conftest import Person
-from workspace.models import Workspace
-
-pytestmark = pytest.mark.django_db
 
 
 def page(person: Person, url: str) -> str:
@@ -150,7 +147,7 @@ def test_facts_are_kept_without_asking_only_where_workspace_and_person_allow_it(
     Profile.objects.filter(person=rememberer.person.user).update(proposals="keep")
     output, _ = rememberer.propose(rememberer.place(), "I live in Hue.", "Lives in Hue", "I live in Hue")
     assert output.startswith("Proposed.")
-    Workspace.objects.update_or_create(pk=Workspace.ONLY, defaults={"memory_unasked": True})
+    set_to(memory_unasked=True)
     output, _ = rememberer.propose(rememberer.place(), "I love green tea.", "Loves green tea", "I love green tea")
     assert output == "Remembered."
     fact = Fact.objects.get(owner=rememberer.person.user, status="kept")
@@ -166,7 +163,7 @@ def test_where_memory_is_off_the_tool_is_not_offered(rememberer: Rememberer, off
     elif off == "conversation":
         Conversation.objects.filter(pk=place).update(memory_in_prompts=False)
     elif off == "workspace":
-        Workspace.objects.update_or_create(pk=Workspace.ONLY, defaults={"memory": False})
+        set_to(memory=False)
     mark = uuid4().hex
     rememberer.answer(place, f"I live in Hue {mark}", SAID)
     body = rememberer.application.model.finished(mark)[0].body
