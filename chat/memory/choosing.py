@@ -27,7 +27,7 @@ from personas.models import BudgetProfile
 from personas.texts import Texts
 from workspace.models import Workspace
 
-MOST_MATCHES = 60  # best matches of a question that are weighed against each other
+MOST_MATCHES = 40  # best matches of a question that are weighed against each other
 NAMED_WITHOUT_ROOM = 10  # facts without room that a report names
 
 

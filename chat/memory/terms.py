@@ -15,7 +15,7 @@ from chat.citations.vocabulary import NEGATIONS
 from chat.citations.words import Word, same_root, stem, words_of
 
 MOST_WORDS = 64  # stems of a text that are looked at
-READ = 4_000  # characters of a question that are looked at
+READ = 2_000  # characters of a question that are looked at
 # Words that a fact may add to what the person has said: they name the person.
 _OF_THE_PERSON = frozenset({"person", "user", "they", "people", "name", "someone"})
 # The subject of a fact, which the person's own words do not have.
