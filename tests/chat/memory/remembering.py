@@ -9,7 +9,6 @@ from chat.memory.models import Fact
 from chat.memory.services import FactScope, add_fact
 from llm.models import Model
 from tests.application import Application
-from tests.chat.documents import sent
 from tests.conftest import Person
 from workspace import services as workspace
 
@@ -53,7 +52,8 @@ class Rememberer:
         mark = uuid4().hex
         report = self.ask(place, f"{question} {mark}")
         texts = [each["text"] for each in report["messages"] if each["section"] == "memory"]
-        got = [each["content"] for each in sent(self.application, mark) if HEADING in str(each["content"])]
+        body = self.application.model.finished(mark)[0].body
+        got = [each["content"] for each in body["messages"] if HEADING in str(each["content"])]
         assert got == texts, (got, texts)
         return texts[0] if texts else ""
 
@@ -64,7 +64,9 @@ class Rememberer:
         return [fact.text for fact in Fact.objects.filter(owner=self.person.user, **conditions).order_by("id")]
 
     def everything_sent(self, mark: str) -> str:
-        return json.dumps(sent(self.application, mark), ensure_ascii=False)
+        """Return all requests with the mark as JSON."""
+        bodies = [each.body for each in self.application.model.finished(mark)]
+        return json.dumps(bodies, ensure_ascii=False)
 
 
 def set_to(**fields: Any) -> None:
