@@ -554,7 +554,7 @@ def context_of_past_turn(turn: Turn, model: Model, *, workspace: Workspace | Non
     scope = scope_of(turn.conversation)
     base = base_context(user=turn.conversation.owner, model=model, scope=scope, asked_at=turn.user_message.created)
     # The tools of that time are chosen from these, so the tool that proposes facts has to be among them.
-    memory = PersonMemory(proposals=Profile.Proposals.ASK)
+    memory = PersonMemory(proposals=Profile.Proposals.ASK) if not base.for_program else NOTHING
     base = replace(base, workspace=workspace or base.workspace, memory=memory)
     context = _with_turn(base, turn, scope, run_step=step)
     return _with_prompt_cap(context, turn)
