@@ -161,9 +161,9 @@ def _work_of(row: MemoryPass) -> PassWork | None:
     messages = _unread(row)
     rights = rights_of(person)
     rules = rules_at()
-    turns = Turn.objects.filter(conversation=conversation, model__isnull=False).select_related("model__provider")
-    newest = turns.order_by("-id").first()
-    model = rules.profile_of(scope.persona).summary_model or (newest.model if newest is not None else None)
+    turns = Turn.objects.filter(conversation=conversation, model__isnull=False).order_by("-id")
+    writer = rules.profile_of(scope.persona).summary_model_id or turns.values_list("model", flat=True).first()
+    model = Model.objects.select_related("provider").filter(pk=writer).first()
     if not messages or model is None or not rights.uses_model(model.pk):
         return None
     try:
