@@ -19,6 +19,7 @@ from accounts.models import User
 from chat.context.memory import ChosenMemory, choose_memory, memory_budget
 from chat.context.types import Memory, MemoryFact, Reason
 from chat.memory.models import ConversationFact, Fact, Profile
+from chat.memory.services import proposals_of
 from chat.memory.terms import keys_of, stems
 from chat.models import Conversation
 from chat.models.conversation_state import ChatScope
@@ -76,7 +77,7 @@ def memory_of(
     stored = row is not None  # a person with facts has a profile, even if nothing is written there
     profile = row or Profile(person=user)
     off = _why_off(profile, scope, workspace)
-    proposals = Profile.Proposals.OFF if off else _allowed(profile, workspace)
+    proposals = Profile.Proposals.OFF if off else proposals_of(profile, workspace)
     if off:
         return PersonMemory(off=off if stored or workspace.memory_answering else None)
     answering = profile.answering or workspace.memory_answering
@@ -104,12 +105,6 @@ def _why_off(profile: Profile, scope: ChatScope, workspace: Workspace) -> Reason
     if scope.persona is not None and not scope.persona.memory:
         return "memory_off_persona"
     return None if scope.conversation is None or scope.conversation.memory_in_prompts else "memory_off_here"
-
-
-def _allowed(profile: Profile, workspace: Workspace) -> Profile.Proposals:
-    choice = Profile.Proposals(profile.proposals)
-    asks = choice == Profile.Proposals.KEEP and not workspace.memory_unasked
-    return Profile.Proposals.ASK if asks else choice
 
 
 def _uses(conversation: Conversation, facts: QuerySet[Fact]) -> list[ConversationUse]:

@@ -13,7 +13,7 @@ ledger and counts to the person's limits. A person gets at most `MOST_A_DAY` pas
 import asyncio
 import json
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
@@ -22,7 +22,7 @@ from uuid import UUID
 from django.db.models import F, Q
 from django.utils import timezone
 
-from accounts.access.rights import Rights, rights_of
+from accounts.access.rights import rights_of
 from chat.ledger.asking import Billing, OwnAnswer, ask
 from chat.ledger.limits import require_unused
 from chat.ledger.models import ModelCall
@@ -39,6 +39,7 @@ from llm.services import with_fallbacks
 from llm.types.model_call import ModelMessage, ModelRequest
 from personas.services import rules_at
 from personas.texts import Texts
+from workspace.models.settings import workspace_at
 
 FINISHED_AFTER = timedelta(minutes=30)
 YOUNGEST = timedelta(days=7)  # older conversations are not read, for example after a person has allowed proposals
@@ -68,13 +69,16 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class PassWork:
-    """A claimed pass with its messages, oldest first, and the model that reads them."""
+    """A claimed pass with its messages, oldest first, and the model that reads them.
+
+    `allowed`: the models that may read them instead; None: any, since the workspace chose the model for summaries.
+    """
 
     row: MemoryPass
     model: Model
     messages: Sequence[Message]
     texts: Texts
-    rights: Rights
+    allowed: Collection[UUID] | None
 
 
 def begin_due() -> int:
@@ -120,7 +124,7 @@ async def run(job_id: UUID) -> None:
         entries: list[Mapping[str, str]] = []
         try:
             async with asyncio.timeout(TIMEOUT):
-                reply = await with_fallbacks(work.model, partial(_ask, work), work.rights.models)
+                reply = await with_fallbacks(work.model, partial(_ask, work), work.allowed)
             entries = parse_reply(reply)
         except (ProductError, TimeoutError) as error:
             code = getattr(error, "code", "it took too long")
@@ -153,7 +157,11 @@ def _work_of(row: MemoryPass) -> PassWork | None:
     conversation = row.conversation
     person = conversation.owner
     profile = Profile.objects.filter(person=person).first()
-    if profile is None or proposals_of(profile) == Profile.Proposals.OFF or not may_remember(conversation):
+    if (
+        profile is None
+        or proposals_of(profile, workspace_at()) == Profile.Proposals.OFF
+        or not may_remember(conversation)
+    ):
         return None
     scope = scope_of(conversation)
     if scope.persona is not None and not scope.persona.memory:
@@ -162,15 +170,17 @@ def _work_of(row: MemoryPass) -> PassWork | None:
     rights = rights_of(person)
     rules = rules_at()
     turns = Turn.objects.filter(conversation=conversation, model__isnull=False).order_by("-id")
-    writer = rules.profile_of(scope.persona).summary_model_id or turns.values_list("model", flat=True).first()
-    model = Model.objects.select_related("provider").filter(pk=writer).first()
-    if not messages or model is None or not rights.uses_model(model.pk):
+    writer_id = rules.profile_of(scope.persona).summary_model_id
+    writer = Model.objects.usable().filter(pk=writer_id).first() if writer_id else None
+    own = Model.objects.usable().filter(pk=turns.values_list("model", flat=True).first()).first()
+    model = writer or (own if own is not None and rights.uses_model(own.pk) else None)
+    if not messages or model is None:
         return None
     try:
         require_unused(person.pk, None)
     except ProductError:
         return None
-    return PassWork(row, model, messages, rules.texts, rights)
+    return PassWork(row, model, messages, rules.texts, rights.models if writer is None else None)
 
 
 def _unread(row: MemoryPass) -> list[Message]:

@@ -31,6 +31,7 @@ from core.sentences import Sentence
 from core.text import unix_lines, without_margins
 from personas.models import Persona
 from projects.models import Project
+from workspace.models import Workspace
 from workspace.models.settings import workspace_at
 
 MOST_COMPARED = 30  # older facts with words of a new one that are compared with it
@@ -102,9 +103,8 @@ def save_profile(*, user: User, fields: ProfileFields) -> Profile:
     return profile
 
 
-def proposals_of(profile: Profile) -> Profile.Proposals:
+def proposals_of(profile: Profile, workspace: Workspace) -> Profile.Proposals:
     """Return whether models may propose facts now: the person's choice, as far as the workspace allows it."""
-    workspace = workspace_at()
     choice = Profile.Proposals(profile.proposals)
     if not workspace.memory:
         return Profile.Proposals.OFF
@@ -142,7 +142,7 @@ def propose(
         raise NotProposed("not_said", "The fact says more than the quoted words, or something else.")
     with transaction.atomic():
         profile = _locked_profile(user)
-        allowed = proposals_of(profile)
+        allowed = proposals_of(profile, workspace_at())
         if allowed == Profile.Proposals.OFF:
             raise NotProposed("memory_off", "The person does not want facts to be remembered.")
         fact = _same_fact(user, text, scope)
