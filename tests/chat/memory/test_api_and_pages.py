@@ -9,6 +9,11 @@ from tests.chat.memory.remembering import set_to
 from tests.conftest import Person
 
 
+def word(number: int) -> str:
+    """Return a word of its own for a number: facts that differ in a number contradict one another."""
+    return "q" + "".join(chr(ord("a") + int(digit)) for digit in str(number)) + "q"
+
+
 def test_a_program_reads_and_changes_the_profile(person: Person) -> None:
     first = person.caller.get("profile/")
     assert (first["about"], first["in_prompts"], first["proposals"]) == ("", True, "off")
@@ -62,7 +67,7 @@ def test_nobody_else_sees_or_changes_a_fact(person: Person, stranger: Person) ->
 
 def test_the_number_of_pinned_facts_has_a_limit(person: Person) -> None:
     for number in range(Fact.MOST_PINNED):
-        person.caller.post("memories/", {"text": f"Likes number {number}", "pinned": True}, expect=201)
+        person.caller.post("memories/", {"text": f"Likes {word(number)}", "pinned": True}, expect=201)
     refused = person.caller.http.post("memories/", json={"text": "Likes tea", "pinned": True})
     assert refused.status_code == 400 and refused.json()["code"] == "too_many_pinned"
 

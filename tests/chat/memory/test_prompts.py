@@ -19,6 +19,7 @@ from personas.models import BudgetProfile, Persona
 from personas.texts import BUILT_IN
 from projects.models import Project
 from tests.chat.memory.remembering import HEADING, Rememberer, reasons, set_to
+from tests.chat.memory.test_api_and_pages import word
 from tests.chat.openai_clients import posted
 from tests.conftest import Person
 from workspace.models import Workspace
@@ -126,7 +127,7 @@ def test_nobodys_facts_reach_another_person(rememberer: Rememberer, stranger: Pe
 
 def many(user: object, number: int) -> None:
     """Store facts without the checks, of which one in fifty has the word of the question."""
-    texts = [f"Fact {n} about topic{n} and {'tomatoes' if n % 50 == 0 else 'roses'}" for n in range(number)]
+    texts = [f"Fact {n} about {word(n)} and {'tomatoes' if n % 50 == 0 else 'roses'}" for n in range(number)]
     Fact.objects.bulk_create(
         Fact(owner=user, text=text, terms=keys_of(user.pk, stems(text)), status="kept", proposed_by="person")  # type: ignore[attr-defined,misc]
         for text in texts
@@ -163,18 +164,18 @@ def test_the_search_of_facts_uses_the_index_of_terms(person: Person) -> None:
     facts = Fact.objects.visible_to(person.user).applying()
     with connection.cursor() as cursor:
         cursor.execute("ANALYZE memory_fact")
-    keys = keys_of(person.user.pk, stems("topic17"))
+    keys = keys_of(person.user.pk, stems(word(17)))
     plan = facts.filter(terms__overlap=keys).explain()
     assert "fact_terms" in plan and "Seq Scan" not in plan
-    assert [fact.text for fact in matching(person.user, facts, "What is topic17?")] == [
-        "Fact 17 about topic17 and roses"
+    assert [fact.text for fact in matching(person.user, facts, f"What is {word(17)}?")] == [
+        f"Fact 17 about {word(17)} and roses"
     ]
 
 
 def test_rarer_words_count_more(person: Person) -> None:
     many(person.user, 100)
     facts = Fact.objects.visible_to(person.user).applying()
-    best = matching(person.user, facts, "Do roses and topic7 go together?")[0]
+    best = matching(person.user, facts, f"Do roses and {word(7)} go together?")[0]
     assert best.text.startswith("Fact 7 ")
 
 
