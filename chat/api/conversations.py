@@ -556,7 +556,7 @@ class TurnViewSet(ScopedView, mixins.RetrieveModelMixin, viewsets.GenericViewSet
             )
         sources = [*report["sources"], *reports.summarised(turn)]
         members = {"sources": sources, "outgoing": reports.outgoing(turn)}
-        proposed = ProposedFactSerializer(reports.proposed(turn), many=True).data
+        proposed = [ProposedFactSerializer(fact).data for fact in reports.proposed(turn)]
         return Response({**reports.readable(report), **members, "proposed": proposed})
 
 

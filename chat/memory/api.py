@@ -51,7 +51,7 @@ class FactSerializer(Strict, serializers.ModelSerializer[Fact]):
     @extend_schema_field(FactSourceSerializer(many=True))
     def get_sources(self, fact: Fact) -> Any:
         [shown] = with_sources([fact])
-        return FactSourceSerializer(shown.sources, many=True).data
+        return [FactSourceSerializer(source).data for source in shown.sources]
 
     def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
         if attrs.get("project") and attrs.get("persona"):

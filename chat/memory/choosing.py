@@ -9,6 +9,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import log
+from uuid import UUID
 
 from django.contrib.postgres.fields import ArrayField
 from django.db import transaction
@@ -187,16 +188,16 @@ def _fact(row: Fact, reason: Reason, tokenizer: NamedTokenizer, *, required: boo
 def note_use(conversation: Conversation, choice: ChosenMemory, summary: str) -> None:
     """Store the facts that the message added to the conversation, in their order, and when facts were last used."""
     if choice.added:
-        ids = [fact.id for fact in choice.added]
+        ids = [UUID(fact.id) for fact in choice.added]
         rows = ConversationFact.objects.filter(conversation=conversation, fact__in=ids)
         rows.filter(left_out=False).delete()  # chosen under an earlier summary
         existing = Fact.objects.filter(pk__in=ids, status=Fact.Status.KEPT).values_list("pk", flat=True)
-        present = {str(pk) for pk in existing}
+        present = {*existing}
         ConversationFact.objects.bulk_create(
             [
-                ConversationFact(conversation=conversation, fact_id=name, summary=summary or None)
-                for name in ids
-                if name in present
+                ConversationFact(conversation=conversation, fact_id=pk, summary=summary or None)
+                for pk in ids
+                if pk in present
             ],
             ignore_conflicts=True,
         )

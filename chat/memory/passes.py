@@ -172,7 +172,7 @@ def _work_of(row: MemoryPass) -> PassWork | None:
     turns = Turn.objects.filter(conversation=conversation, model__isnull=False).order_by("-id")
     writer_id = rules.profile_of(scope.persona).summary_model_id
     writer = Model.objects.usable().filter(pk=writer_id).first() if writer_id else None
-    own = Model.objects.usable().filter(pk=turns.values_list("model", flat=True).first()).first()
+    own = Model.objects.usable().filter(pk__in=turns.values("model")[:1]).first()
     model = writer or (own if own is not None and rights.uses_model(own.pk) else None)
     if not messages or model is None:
         return None
@@ -231,7 +231,7 @@ def parse_reply(reply: str) -> list[Mapping[str, str]]:
         return []
     if not isinstance(entries, list):
         return []
-    pairs = [
+    pairs: list[Mapping[str, str]] = [
         {"fact": entry["fact"], "quote": entry["quote"]}
         for entry in entries
         if isinstance(entry, dict) and isinstance(entry.get("fact"), str) and isinstance(entry.get("quote"), str)
@@ -242,7 +242,8 @@ def parse_reply(reply: str) -> list[Mapping[str, str]]:
 def _store(work: PassWork, entries: Sequence[Mapping[str, str]]) -> None:
     """Propose the facts below the newest answer, and end the pass."""
     conversation = work.row.conversation
-    answer = Message.objects.filter(pk=conversation.leaf_id, role=Message.Role.ASSISTANT).first()
+    leaf = conversation.leaf
+    answer = leaf if leaf is not None and leaf.role == Message.Role.ASSISTANT else None
     for entry in entries:
         try:
             propose(
@@ -255,6 +256,5 @@ def _store(work: PassWork, entries: Sequence[Mapping[str, str]]) -> None:
             )
         except ProductError as error:
             logger.info("a fact from conversation %s was dropped: %s", conversation.pk, error.code)
-    newest = work.messages[-1].pk
-    leaf = conversation.leaf_id or newest
-    PASSES.claimed(work.row).update(status=MemoryPass.Status.DONE, read_to=leaf, tries=0)
+    read_to = conversation.leaf_id or work.messages[-1].pk
+    PASSES.claimed(work.row).update(status=MemoryPass.Status.DONE, read_to=read_to, tries=0)

@@ -22,6 +22,6 @@ def forget_old_facts() -> int:
     if not days:
         return 0
     cutoff = timezone.now() - timedelta(days=days)
-    rows = Fact.objects.exclude(status=Fact.Status.FORGOTTEN)
-    rows = free(rows.alias(used=Coalesce("last_used", "confirmed", "created")).filter(used__lt=cutoff))
+    facts = Fact.objects.exclude(status=Fact.Status.FORGOTTEN)
+    rows = free(facts.alias(used=Coalesce("last_used", "confirmed", "created")).filter(used__lt=cutoff))
     return forget_unused(rows.filter(pk__in=rows.values("pk")[:MOST_AT_ONCE]))

@@ -81,7 +81,7 @@ def save_profile(*, user: User, fields: ProfileFields) -> Profile:
     for name in ("about", "answering"):
         if name not in fields:
             continue
-        text = without_margins(unix_lines(str(fields[name])))  # type: ignore[literal-required]  # one of the two
+        text = without_margins(unix_lines(str(fields[name])))
         if len(text) > Profile.MAX_TEXT:
             sentence = Sentence(
                 "Each text of a profile has at most {most} characters. Shorten it.", most=Profile.MAX_TEXT

@@ -27,7 +27,7 @@ def run_pass(rememberer: Rememberer, place: str, *entries: tuple[str, str]) -> l
     rememberer.application.model.set_script(rememberer.model.name, {"text": listed})
     finish(place)
     assert passes.begin_due() == 1
-    until(lambda: MemoryPass.objects.filter(conversation=place, status="done").exists(), "the pass is done")
+    until(lambda: MemoryPass.objects.filter(conversation_id=place, status="done").exists(), "the pass is done")
     return rememberer.facts(status="proposed")
 
 
@@ -73,7 +73,9 @@ def test_it_does_not_begin_where_it_may_not(rememberer: Rememberer, off: str) ->
         set_to(memory=False)
     passes.begin_due()
     calls = ModelCall.objects.filter(person=rememberer.person.user, purpose="memory")
-    until(lambda: not MemoryPass.objects.filter(conversation=place).exclude(status="done").exists(), "no pass is left")
+    until(
+        lambda: not MemoryPass.objects.filter(conversation_id=place).exclude(status="done").exists(), "no pass is left"
+    )
     assert not calls.exists() and rememberer.facts() == []
 
 

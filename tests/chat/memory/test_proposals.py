@@ -51,7 +51,7 @@ def test_a_fact_opens_its_source(rememberer: Rememberer) -> None:
     place = rememberer.place()
     rememberer.propose(place, "I live in Hue.", "Lives in Hue", "I live in Hue")
     source = FactSource.objects.get(fact__owner=rememberer.person.user)
-    question = Message.objects.get(conversation=place, role="user")
+    question = Message.objects.get(conversation_id=place, role="user")
     assert source.message == question and source.quote == "I live in Hue"
     assert f"/c/{place}/?at={question.pk}#m-{question.pk}" in page(rememberer.person, "/memory/")
 
@@ -185,7 +185,7 @@ def test_forgetting_takes_the_text_out_of_everything(rememberer: Rememberer) -> 
     assert rememberer.section(other, "And what is my code word?") == ""
     assert secret not in page(rememberer.person, "/memory/")
     assert secret not in json.dumps(rememberer.person.caller.get("memories/?status=forgotten"))
-    answers = Message.objects.filter(conversation=place, role="assistant")
+    answers = Message.objects.filter(conversation_id=place, role="assistant")
     assert secret not in json.dumps([answer.parts for answer in answers])  # the call of the tool
     exported = page(rememberer.person, f"/c/{other}/export.json")
     assert secret not in exported and str(fact.pk) in exported
