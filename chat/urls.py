@@ -4,6 +4,7 @@ from accounts.access.page_throttle import limited
 from chat.conversations import team_shares_views as team_shares
 from chat.conversations import views as conversations
 from chat.ledger import urls as ledger_urls
+from chat.memory import urls as memory_urls
 from chat.readings import urls as reading_urls
 from chat.runs import urls as run_urls
 from chat.summaries import views as summary_views
@@ -113,6 +114,7 @@ urlpatterns = [
 urlpatterns = [
     *require_sign_in(urlpatterns),
     *ledger_urls.urlpatterns,
+    *memory_urls.urlpatterns,
     *reading_urls.urlpatterns,
     *run_urls.urlpatterns,
     path("s/<slug:token>/", limited("shared", conversations.shared), name="shared"),

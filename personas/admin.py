@@ -105,7 +105,7 @@ class PersonaAdmin(RowAdmin):
     readonly_fields = ("version",)
     fieldsets = (
         (None, {"fields": ("name", "description", "visibility", "owner", "version", "tag")}),
-        ("Prompt", {"fields": ("instructions", "replaces_system_prompt", "date_awareness", "reminders")}),
+        ("Prompt", {"fields": ("instructions", "replaces_system_prompt", "date_awareness", "memory", "reminders")}),
         ("Answers with", {"fields": ("model", "effort", "budget_profile", "tools")}),
         ("Start", {"fields": ("starter_messages",)}),
     )
@@ -263,6 +263,7 @@ class BudgetProfileAdmin(RowAdmin):
             },
         ),
         ("Documents", {"fields": ("expected_user", "ui_share", "select_margin", "project_share")}),
+        ("Memory", {"fields": ("memory_share", "memory_most")}),
         (
             "Summaries",
             {

@@ -216,7 +216,7 @@ class PersonaForm(PersonaRules):
         model = Persona
         fields: ClassVar = [
             *("name", "description", "owner", "instructions", "replaces_system_prompt", "model", "effort"),
-            *("budget_profile", "tools", "reminders", "date_awareness", "starter_messages", "visibility"),
+            *("budget_profile", "tools", "reminders", "date_awareness", "memory", "starter_messages", "visibility"),
         ]
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
@@ -268,7 +268,7 @@ class PersonaPageForm(PersonaRules):
         model = Persona
         fields: ClassVar = [
             *("name", "description", "instructions", "replaces_system_prompt", "model", "effort", "budget_profile"),
-            *("tools", "date_awareness", "starter_messages", "visibility"),
+            *("tools", "date_awareness", "memory", "starter_messages", "visibility"),
         ]
         widgets: ClassVar = dict.fromkeys(("budget_profile", "date_awareness", "visibility"), forms.RadioSelect)
 

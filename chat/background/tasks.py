@@ -30,6 +30,8 @@ from chat.conversations.importing import counting
 from chat.conversations.importing import jobs as imports
 from chat.lab import services as replays
 from chat.ledger.sums import sum_days
+from chat.memory import passes
+from chat.memory.retention import forget_old_facts
 from chat.models import SummaryJob
 from chat.models.conversation_state import follow_ups, state_of
 from chat.openai_api import create_turn
@@ -167,6 +169,18 @@ async def _recover(turn_id: UUID) -> None:
 def forget_requests() -> None:
     create_turn.delete_old_conversations()
     erasing.erase_old()
+    forget_old_facts()
+
+
+@shared_task(name="chat.tasks.begin_memory_passes")
+def begin_memory_passes() -> None:
+    """Look for facts in conversations that are finished. Runs every five minutes."""
+    passes.begin_due()
+
+
+@shared_task(name="chat.tasks.propose_facts")
+def propose_facts(job_id: str) -> None:
+    background.run_in_background(passes.run(UUID(job_id)))
 
 
 @shared_task(name="chat.tasks.sum_usage")

@@ -38,6 +38,8 @@ _VERBS_BY_KIND = {
     "member": "invited joined added role_changed removed",
     "conversation": "exported all_exported deleted restored erased imported held released",
     "message": "deleted edited restored",
+    "memory": "changed emptied",
+    "fact": "kept corrected forgotten",
     "share": "made ended",
     "team_share": "made changed ended copied",
     "file": "given deleted",

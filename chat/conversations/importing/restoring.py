@@ -21,6 +21,8 @@ from accounts.services import PreferenceFields, change_preferences, hide_tasks_n
 from chat.conversations.importing.own_rows import ExportedRow, rows_of
 from chat.conversations.importing.reading import MAX_TITLE
 from chat.conversations.importing.results import FilePiece, ImportResult, ListEntry, Outcome
+from chat.memory.models import Fact, Profile
+from chat.memory.services import EVERYWHERE, FactScope, ProfileFields, add_fact, profile_of, save_profile
 from core.errors import ProductError
 from core.sentences import Sentence
 from files.models import File
@@ -123,6 +125,8 @@ class OwnLists:
             "personas": self._persona,
             "projects": self._project,
             "prompts": self._prompt,
+            "profile": self._profile,
+            "memory": self._fact,
         }
         tally = Tally()
         if entry.name == "tasks":
@@ -204,6 +208,41 @@ class OwnLists:
             hide_tasks_notice(user=owner)
         tally.stored += 1
 
+    def _profile(self, row: ExportedRow, tally: Tally) -> None:
+        """Take the texts of the profile that the owner has not written here."""
+        profile = profile_of(self.owner)
+        fields: ProfileFields = {}
+        if not profile.about:
+            fields["about"] = row.text("about", Profile.MAX_TEXT)
+        if not profile.answering:
+            fields["answering"] = row.text("answering", Profile.MAX_TEXT)
+        if not fields:
+            tally.existing += 1
+            return
+        fields["in_prompts"] = profile.in_prompts and row.flag("in_prompts", default=True)
+        if row.text("proposals", 10) == Profile.Proposals.ASK and profile.proposals == Profile.Proposals.OFF:
+            fields["proposals"] = Profile.Proposals.ASK
+        save_profile(user=self.owner, fields=fields)
+        tally.stored += 1
+
+    def _fact(self, row: ExportedRow, tally: Tally) -> None:
+        """Store a remembered fact, without its sources: the conversations of an export get other ids here."""
+        if row.text("status", 10) != Fact.Status.KEPT:
+            raise ProductError("fact_not_kept", Sentence("Facts that are proposed or outdated are skipped."))
+        text = " ".join(row.text("text", Fact.MAX_TEXT).split())
+        scope = EVERYWHERE
+        if name := row.text("project", MAX_NAME):
+            scope = FactScope(project=next((each for each in self.projects.values() if each.name == name), None))
+        elif name := row.text("persona", Persona.MAX_NAME):
+            scope = FactScope(persona=next((each for each in self.personas.values() if each.name == name), None))
+        if name and scope == EVERYWHERE:
+            raise ProductError("lost_scope", Sentence("Facts of projects and personas that are not here are skipped."))
+        if Fact.objects.visible_to(self.owner).filter(text=text, status=Fact.Status.KEPT).exists():
+            tally.existing += 1
+            return
+        add_fact(user=self.owner, text=text, scope=scope, pinned=row.flag("pinned"))
+        tally.stored += 1
+
     def _persona(self, row: ExportedRow, tally: Tally) -> None:
         name = row.text("name", Persona.MAX_NAME).strip()
         created = past(row.moment("created"))
@@ -227,6 +266,7 @@ class OwnLists:
             "starter_messages": row.texts("starter_messages", Persona.MAX_STARTERS, Persona.MAX_STARTER),
             "tools": row.texts("tools", 128, 100),
             "effort": row.choice("effort", Effort.values),
+            "memory": row.flag("memory", default=True),
             "date_awareness": row.choice("date_awareness", DateAwareness.values, DateAwareness.DAY),
             "model": models.get(model_name),
             "budget_profile": profile,

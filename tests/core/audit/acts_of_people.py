@@ -10,6 +10,8 @@ from accounts.services import create_token
 from accounts.webhooks.services import create_webhook
 from chat.conversations.sharing import ShareTerms, create_share
 from chat.conversations.team_shares import Recipient, TeamTerms, share_conversation
+from chat.memory.models import Fact
+from chat.memory.services import add_fact
 from chat.models import TeamShare
 from chat.readings.models import Reading
 from core.audit.models import Entry
@@ -399,3 +401,33 @@ def _(w: World) -> None:
 @program("workspace.changed")
 def _(w: World) -> None:
     w.api("PATCH", "workspace/", {"sharing": False, "notice": TEXT})
+
+
+def fact_of(w: World) -> Fact:
+    return add_fact(user=w.olga, text=f"Likes {TEXT}")
+
+
+@page("memory.changed")
+def _(w: World) -> None:
+    w.post("/memory/", {"about": TEXT, "answering": TEXT, "proposals": "ask"})
+
+
+@page("fact.kept")
+def _(w: World) -> None:
+    w.post("/memory/facts/", {"text": f"Likes {TEXT}"})
+
+
+@page("fact.corrected")
+def _(w: World) -> None:
+    w.post(f"/memory/facts/{fact_of(w).pk}/", {"act": "correct", "text": f"Loves {TEXT} and tea"})
+
+
+@page("fact.forgotten")
+def _(w: World) -> None:
+    w.post(f"/memory/facts/{fact_of(w).pk}/", {"act": "forget"})
+
+
+@page("memory.emptied")
+def _(w: World) -> None:
+    fact_of(w)
+    w.post("/memory/forget/", {})
