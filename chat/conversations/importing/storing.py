@@ -149,13 +149,13 @@ class ForeignRows:
             self._journal.add(ImportedRow.Kind.CONVERSATION, conversation.pk, sentence)
         return StoredConversation(conversation, sentence)
 
-    def project(self, name: str) -> Project:
-        """Return the owner's project with this name. It is made if there is none."""
+    def project(self, name: str, instructions: str = "") -> Project:
+        """Return the owner's project with this name. It is made with these instructions if there is none."""
         if name not in self._projects:
             row = Project.objects.filter(owner=self.owner, name=name).order_by("pk").first()
             if row is None:
                 with transaction.atomic():
-                    row = create_project(user=self.owner, fields={"name": name})
+                    row = create_project(user=self.owner, fields={"name": name, "instructions": instructions})
                     self._journal.add(ImportedRow.Kind.PROJECT, row.pk)
             self._projects[name] = row
         return self._projects[name]
