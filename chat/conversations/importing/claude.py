@@ -56,7 +56,7 @@ class Artifact:
 
 @dataclass(slots=True)
 class _Reading:
-    """What the messages of one conversation share. `characters` are those of all shown versions of artifacts."""
+    """Holds what the messages of one conversation share. `characters`: of all shown versions of artifacts."""
 
     losses: dict[str, int] = field(default_factory=dict)
     artifacts: dict[str, Artifact] = field(default_factory=dict)

@@ -42,7 +42,7 @@ Write = Callable[[str], object]
 
 @dataclass(slots=True)
 class PersonReport:
-    """What came for one person. `counts` has numbers by kind, `losses` the numbers of parts that did not come."""
+    """Counts what came for one person: `counts` by kind, `losses` by the kind of a part that did not come."""
 
     counts: "Counter[str]" = field(default_factory=Counter)
     losses: "Counter[str]" = field(default_factory=Counter)

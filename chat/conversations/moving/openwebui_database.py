@@ -49,12 +49,12 @@ _LEFT_BEHIND = {
 
 
 class Rows(Protocol):
-    """The rows of a database. `wanted` are columns; those that the table lacks are left out of the rows."""
+    """The rows of a database. `names` are those of columns; rows lack columns that the table lacks."""
 
     def columns(self, table: str) -> frozenset[str]: ...
 
     def select(
-        self, table: str, wanted: Sequence[str], where: Values, *, after: str = "", limit: int | None = None
+        self, table: str, names: Sequence[str], where: Values, *, after: str = "", limit: int | None = None
     ) -> list[Values]:
         """Return the rows with these values, ordered by their id, with ids greater than `after`."""
         ...
@@ -88,18 +88,18 @@ class SqliteRows:
         return self._columns[table]
 
     def select(
-        self, table: str, wanted: Sequence[str], where: Values, *, after: str = "", limit: int | None = None
+        self, table: str, names: Sequence[str], where: Values, *, after: str = "", limit: int | None = None
     ) -> list[Values]:
         have = self.columns(table)
-        names = [name for name in wanted if name in have]
-        if not names or not where.keys() <= have:
+        shared = [name for name in names if name in have]
+        if not shared or not where.keys() <= have:
             return []
         conditions = [f'"{name}" = ?' for name in where]
         values = list(where.values())
         if after:
             conditions.append("id > ?")
             values.append(after)
-        columns = ", ".join(f'"{name}"' for name in names)
+        columns = ", ".join(f'"{name}"' for name in shared)
         query = f'SELECT {columns} FROM "{table}"'  # noqa: S608 - names of this module
         query += f" WHERE {' AND '.join(conditions)}" if conditions else ""
         query += " ORDER BY id" if "id" in have else ""
@@ -138,11 +138,11 @@ class PostgresRows:
         return self._columns[table]
 
     def select(
-        self, table: str, wanted: Sequence[str], where: Values, *, after: str = "", limit: int | None = None
+        self, table: str, names: Sequence[str], where: Values, *, after: str = "", limit: int | None = None
     ) -> list[Values]:
         have = self.columns(table)
-        names = [name for name in wanted if name in have]
-        if not names or not where.keys() <= have:
+        shared = [name for name in names if name in have]
+        if not shared or not where.keys() <= have:
             return []
         conditions = [sql.SQL("{} = %s").format(sql.Identifier(name)) for name in where]
         values = list(where.values())
@@ -150,7 +150,7 @@ class PostgresRows:
             conditions.append(sql.SQL('id > %s COLLATE "C"'))
             values.append(after)
         query = sql.SQL("SELECT {} FROM {}").format(
-            sql.SQL(", ").join(map(sql.Identifier, names)), sql.Identifier(table)
+            sql.SQL(", ").join(map(sql.Identifier, shared)), sql.Identifier(table)
         )
         if conditions:
             query += sql.SQL(" WHERE ") + sql.SQL(" AND ").join(conditions)
@@ -158,7 +158,7 @@ class PostgresRows:
             query += sql.SQL(' ORDER BY id COLLATE "C"')
         if limit is not None:
             query += sql.SQL(" LIMIT {}").format(sql.Literal(limit))
-        return [dict(zip(names, row, strict=True)) for row in self._connection.execute(query, values)]
+        return [dict(zip(shared, row, strict=True)) for row in self._connection.execute(query, values)]
 
     def size(self, table: str, column: str, key: str) -> int:
         query = sql.SQL("SELECT octet_length({}::text) FROM {} WHERE id = %s").format(
@@ -245,11 +245,11 @@ class OpenWebUIDatabase:
         counts = {table: self._rows.count(table) for table in _LEFT_BEHIND}
         return [_LEFT_BEHIND[table](count) for table, count in counts.items() if count]
 
-    def _pages(self, table: str, wanted: Sequence[str], where: Values) -> Iterator[Values]:
+    def _pages(self, table: str, names: Sequence[str], where: Values) -> Iterator[Values]:
         """Yield rows in the order of their ids. Each page is a query of its own. A table without ids is one page."""
         limit = PAGE if "id" in self._rows.columns(table) else None
         after = ""
-        while page := self._rows.select(table, wanted, where, after=after, limit=limit):
+        while page := self._rows.select(table, names, where, after=after, limit=limit):
             yield from page
             after = str(page[-1].get("id") or "")
             if limit is None or len(page) < limit:
@@ -307,8 +307,8 @@ class OpenWebUIDatabase:
         if self._rows.size("chat", "chat", key) > MAX_CHAT:
             most = MAX_CHAT // 1_000_000
             return SkippedRow(title, Sentence("It is larger than {most} MB.", most=most))
-        wanted = ("id", "title", "chat", "created_at", "updated_at", "archived", "pinned", "meta", "folder_id")
-        stored = next(iter(self._rows.select("chat", (*wanted, "summary", "current_message_id"), {"id": key})), None)
+        names = ("id", "title", "chat", "created_at", "updated_at", "archived", "pinned", "meta", "folder_id")
+        stored = next(iter(self._rows.select("chat", (*names, "summary", "current_message_id"), {"id": key})), None)
         if stored is None:
             return SkippedRow(title, Sentence("It was deleted meanwhile."))
         row: JsonObject = {**stored, "meta": _object(stored.get("meta")), "chat": _object(stored.get("chat"))}
@@ -327,9 +327,9 @@ class OpenWebUIDatabase:
         history = object_of(row["chat"].get("history"))
         if object_of(history.get("messages")) or list_of(row["chat"].get("messages")):
             return
-        wanted = ("id", "parent_id", "role", "content", "output", "model_id", "files", "sources", "created_at")
+        names = ("id", "parent_id", "role", "content", "output", "model_id", "files", "sources", "created_at")
         messages: dict[str, Any] = {}
-        for each in self._pages("chat_message", wanted, {"chat_id": row["id"]}):
+        for each in self._pages("chat_message", names, {"chat_id": row["id"]}):
             key = text_of(each.get("id")).removeprefix(f"{row['id']}-")
             messages[key] = {
                 **{name: _decoded(each.get(name)) for name in ("content", "output", "files", "sources")},

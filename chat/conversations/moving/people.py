@@ -73,8 +73,8 @@ def join_groups(user: User, names: Iterable[str]) -> list[str]:
 
 
 def _free_name(person: ForeignPerson) -> str:
-    wanted = person.username or person.email.partition("@")[0] or person.name
-    name = _UNWANTED.sub("-", wanted).strip("-")[:LONGEST_NAME] or "person"
+    claimed = person.username or person.email.partition("@")[0] or person.name
+    name = _UNWANTED.sub("-", claimed).strip("-")[:LONGEST_NAME] or "person"
     for number in count(1):
         candidate = name if number == 1 else f"{name}-{number}"
         if not User.objects.filter(username__iexact=candidate).exists():

@@ -1,4 +1,4 @@
-"""What a whole workspace of another product has: its people and groups, and the rows of each person.
+"""Describe a whole workspace of another product: its people and groups, and the rows of each person.
 
 To add a product: write a class with the methods of `MoveSource`, and a command that calls `moving.move`.
 """

@@ -12,7 +12,7 @@ from chat.conversations.moving.sources import UnreadableSource
 
 class Command(BaseCommand):
     help = (
-        "Moves people, groups, conversations, folders, prompts, models with instructions, memories, files and knowledge "
+        "Moves people, groups, chats, folders, prompts, models with instructions, memories, files and knowledge "
         "from a copy of Open WebUI's database. People are matched by their e-mail address; missing ones get an account "
         "without a password. Run it again after an interruption: nothing is moved twice."
     )

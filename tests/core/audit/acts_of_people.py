@@ -3,6 +3,7 @@
 from allauth.mfa.models import Authenticator
 from django.test import Client
 from django.urls import reverse
+from django.utils import timezone
 
 from accounts import people
 from accounts.models import OpenIDIdentity, User
@@ -10,7 +11,7 @@ from accounts.services import create_token
 from accounts.webhooks.services import create_webhook
 from chat.conversations.sharing import ShareTerms, share
 from chat.conversations.team_shares import Recipient, TeamTerms, share_with
-from chat.models import TeamShare
+from chat.models import Import, ImportedRow, TeamShare
 from chat.readings.models import Reading
 from core.audit.models import Entry
 from personas.models import Persona
@@ -164,6 +165,14 @@ def _(w: World) -> None:
     conversation = w.conversation(w.olga)
     w.post(f"/c/{conversation.pk}/delete/")
     w.post(f"/c/{conversation.pk}/restore/")
+
+
+@page("conversation.import_undone")
+def _(w: World) -> None:
+    job = Import.objects.create(owner=w.olga, name=TEXT, status=Import.Status.DONE)
+    conversation = w.conversation(w.olga)
+    job.rows.create(kind=ImportedRow.Kind.CONVERSATION, row=conversation.pk, created=timezone.now())
+    w.post(f"/import/{job.pk}/undo/")
 
 
 @page("message.deleted")
