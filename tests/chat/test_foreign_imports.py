@@ -378,7 +378,7 @@ def test_pasted_texts_and_artifacts_of_claude_come_along(upload: Upload, user: U
     question["attachments"] = [{"file_name": "", "file_type": "txt", "extracted_content": "Pasted words."}]
     question["content"] = []
     question["text"] = ""
-    made = {
+    creation = {
         "command": "create",
         "id": "art",
         "type": "application/vnd.ant.code",
