@@ -12,13 +12,13 @@ Citations stand in the text as marks of private characters, or as `【6†source
 import re
 
 from chat.conversations.importing.reading import (
-    MAX_FILES,
     PICTURE,
     ImportedConversation,
     ImportedFile,
     ImportedMessage,
     checked,
     fenced,
+    few_files,
     in_pairs,
     in_tree_order,
     list_of,
@@ -140,7 +140,7 @@ def _files(content: JsonObject, metadata: JsonObject, losses: dict[str, int]) ->
             files.setdefault(key, ImportedFile(PICTURE, key=key))
         elif kind in _RECORDINGS:
             lose(losses, "recordings")
-    return list(files.values())[:MAX_FILES]
+    return few_files(list(files.values()), losses)
 
 
 def _with_links(text: str, metadata: JsonObject, losses: dict[str, int]) -> str:

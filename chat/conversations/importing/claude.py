@@ -10,13 +10,13 @@ from typing import Any
 
 from chat.conversations.importing.reading import (
     MAX_CONVERSATION,
-    MAX_FILES,
     PASTED,
     ImportedConversation,
     ImportedFile,
     ImportedMessage,
     checked,
     fenced,
+    few_files,
     in_pairs,
     list_of,
     lose,
@@ -127,7 +127,7 @@ def _message(key: str, above: str | None, row: JsonObject, reading: _Reading) ->
                 lose(reading.losses, "others")
     text = paragraphs(*texts).strip() or text_of(row.get("text")).strip()
     pasted = [each for each in map(object_of, list_of(row.get("attachments"))) if _has_content(each)]
-    files = [*map(_attachment, pasted), *named_files(row.get("files"), "file_name")][:MAX_FILES]
+    files = few_files([*map(_attachment, pasted), *named_files(row.get("files"), "file_name")], reading.losses)
     reasoning = paragraphs(*thoughts).strip()
     if not text and not files and not reasoning:
         return None

@@ -16,7 +16,6 @@ from typing import IO
 from django.utils.translation import gettext_noop
 
 from chat.conversations.importing.reading import (
-    MAX_FILES,
     MAX_FOLDER,
     MAX_TAGS,
     MAX_TITLE,
@@ -42,6 +41,7 @@ SILENCE = 120.0  # seconds
 LONGEST_SENTENCE = 1_000  # characters of a sentence from the process
 MAX_SOURCE = 160  # characters
 MAX_LINE = 80_000_000  # bytes per conversation
+MAX_JOINED_FILES = 1_000  # of one answer, which may have been several messages
 MAX_MODEL = 200  # characters of a model's name
 MAX_LOSSES = 50  # kinds of losses
 MAX_COUNT = 1_000_000_000
@@ -151,7 +151,7 @@ def _foreign(fields: JsonObject) -> ImportedConversation:
     messages: list[ImportedMessage] = []
     seen: set[str | None] = {None}
     for entry in fields["messages"]:
-        files = [_file(object_of(file)) for file in entry["files"][:MAX_FILES]]
+        files = [_file(object_of(file)) for file in entry["files"][:MAX_JOINED_FILES]]
         question = entry["question"] is True
         created = moment(entry["created"])
         message = ImportedMessage(

@@ -273,7 +273,7 @@ def _import(job: Import) -> None:
                 saved = time.monotonic()
                 if not _save(job, heartbeat=Now()):
                     return  # the claim is lost
-    if not recognised:
+    if results and not recognised:
         raise not_an_export()
     if _save(
         job,

@@ -9,14 +9,14 @@ tools, pictures and errors. `manage.py import_librechat` makes rows of the same 
 from typing import Any
 
 from chat.conversations.importing.reading import (
-    MAX_FILES,
-    MAX_TAGS,
     PICTURE,
     ImportedConversation,
     ImportedFile,
     ImportedListRow,
     ImportedMessage,
     checked,
+    few_files,
+    few_tags,
     in_pairs,
     in_tree_order,
     list_of,
@@ -35,7 +35,6 @@ from core.json_types import JsonObject
 PRODUCT = "librechat"
 MAX_NODES = 100_000  # messages of one export, also those without words
 MAX_PARTS = 5_000  # of one message
-MAX_QUOTES = 50  # of one message
 _ROOT = "00000000-0000-0000-0000-000000000000"
 _THINKING = ":::thinking"
 _THINKING_END = "\n:::"
@@ -68,7 +67,7 @@ def librechat(row: JsonObject) -> ImportedConversation:
             messages=messages,
             leaf=None,
             losses=losses,
-            tags=[text_of(tag).strip() for tag in list_of(row.get("tags")) if text_of(tag).strip()][:MAX_TAGS],
+            tags=few_tags([text_of(tag).strip() for tag in list_of(row.get("tags")) if text_of(tag).strip()], losses),
         )
     )
 
@@ -121,12 +120,13 @@ def _message(key: str, above: str | None, node: JsonObject, losses: dict[str, in
         lose(losses, "errors")
         return None
     message.files = _files(node, losses)
-    content = list_of(node.get("content"))[:MAX_PARTS]
-    if content:
-        _read_parts(message, content, losses)
+    content = list_of(node.get("content"))
+    lose(losses, "others", len(content) - MAX_PARTS)
+    _read_parts(message, content[:MAX_PARTS], losses)
+    message.files = few_files(message.files, losses)
     if not message.text:
         message.text = _without_thinking(message, text_of(node.get("text")))
-    quotes = [text_of(each).strip() for each in list_of(node.get("quotes"))[:MAX_QUOTES]]
+    quotes = [text_of(each).strip() for each in list_of(node.get("quotes"))]
     quoted = ["\n".join(f"> {line}" for line in quote.splitlines()) for quote in quotes]
     message.text = paragraphs(*quoted, message.text.strip())
     lose(losses, "ratings", bool(object_of(node.get("feedback")).get("rating")))
@@ -160,7 +160,6 @@ def _read_parts(message: ImportedMessage, parts: list[Any], losses: dict[str, in
                 lose(losses, "others")
     message.text = paragraphs(*(text.strip() for text in texts))
     message.reasoning = paragraphs(*(text.strip() for text in thoughts))
-    message.files = message.files[:MAX_FILES]
 
 
 def _without_thinking(message: ImportedMessage, text: str) -> str:
@@ -177,12 +176,12 @@ def _files(node: JsonObject, losses: dict[str, int]) -> list[ImportedFile]:
     """Return the uploaded files, and those that tools made. Attachments without a name are the sources of a search."""
     files: list[ImportedFile] = []
     for name in ("files", "attachments"):
-        for each in map(object_of, list_of(node.get(name))[:MAX_FILES]):
+        for each in map(object_of, list_of(node.get(name))):
             if name_of(each.get("filename")):
                 files.append(_file(each, "file"))
             else:
                 lose(losses, "sources")
-    return files[:MAX_FILES]
+    return files
 
 
 def _file(row: JsonObject, name: str) -> ImportedFile:

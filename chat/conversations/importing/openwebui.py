@@ -14,9 +14,7 @@ from html import unescape
 from typing import Any
 
 from chat.conversations.importing.reading import (
-    MAX_FILES,
     MAX_FOLDER,
-    MAX_TAGS,
     PICTURE,
     ImportedConversation,
     ImportedFile,
@@ -25,6 +23,8 @@ from chat.conversations.importing.reading import (
     Unusable,
     checked,
     fenced,
+    few_files,
+    few_tags,
     in_pairs,
     in_tree_order,
     list_of,
@@ -86,7 +86,7 @@ def openwebui(row: JsonObject) -> ImportedConversation:
             messages=messages,
             leaf=leaf,
             losses=losses,
-            tags=_tags(tags),
+            tags=few_tags(_tags(tags), losses),
         )
     )
 
@@ -94,7 +94,7 @@ def openwebui(row: JsonObject) -> ImportedConversation:
 def _tags(value: Any) -> list[str]:
     """Return the names of tags. An id has `_` for the blanks of the name; the oldest chats have objects."""
     names = [text_of(object_of(each).get("name") if isinstance(each, dict) else each) for each in list_of(value)]
-    return [name.replace("_", " ").strip() for name in names if name and name != "none"][:MAX_TAGS]
+    return [name.replace("_", " ").strip() for name in names if name and name != "none"]
 
 
 def _nodes(chat: JsonObject) -> dict[str, JsonObject]:
@@ -156,6 +156,7 @@ def _read_content(message: ImportedMessage, node: JsonObject, losses: dict[str, 
     content = node.get("content")
     texts: list[str] = []
     if isinstance(content, list):
+        lose(losses, "others", len(content) - MAX_PARTS)
         for part in map(object_of, content[:MAX_PARTS]):
             if part.get("type") in ("text", "input_text", "output_text"):
                 texts.append(text_of(part.get("text")))
@@ -227,7 +228,7 @@ def _without_details(text: str, losses: dict[str, int]) -> tuple[str, list[str]]
 def _files(node: JsonObject, losses: dict[str, int]) -> list[ImportedFile]:
     """Return the files and pictures of a message. References to collections, notes and chats are counted as lost."""
     files: list[ImportedFile] = []
-    for each in map(object_of, list_of(node.get("files"))[:MAX_FILES]):
+    for each in map(object_of, list_of(node.get("files"))):
         inner = object_of(each.get("file"))
         kind = each.get("type") or "file"
         name = (
@@ -244,7 +245,7 @@ def _files(node: JsonObject, losses: dict[str, int]) -> list[ImportedFile]:
             files.append(ImportedFile(name or "file", text=text, key=key))
         else:
             lose(losses, "references")
-    return files
+    return few_files(files, losses)
 
 
 def _picture(url: str, name: str, key: str) -> ImportedFile:
@@ -278,7 +279,6 @@ def persona(row: JsonObject) -> ImportedListRow:
             "instructions": literal_variables(text_of(params.get("system"))),
             "model": text_of(row.get("base_model_id")),
             "starter_messages": [text for text in starters if text],
-            "created": _iso(row.get("created_at")),
             "lost": lost,
         },
     )
@@ -290,7 +290,7 @@ def prompt(row: JsonObject) -> ImportedListRow:
     A variable of Open WebUI may have a type and properties behind `|`. Its choices become those of a variable here.
     """
     command = text_of(row.get("command")).lstrip("/")
-    name = text_of(row.get("name")) or text_of(row.get("title")) or command
+    name = " ".join((text_of(row.get("name")) or text_of(row.get("title")) or command).split())
     text = _VARIABLE.sub(_variable, text_of(row.get("content")))
     return ImportedListRow("prompts", {"name": name, "text": text})
 
@@ -308,8 +308,3 @@ def memory(row: JsonObject) -> ImportedListRow:
 def folder(name: str) -> str:
     """Return a folder's name as that of a project."""
     return " ".join(text_of(name).split())[:MAX_FOLDER]
-
-
-def _iso(value: Any) -> str:
-    time = moment(value)
-    return time.isoformat() if time is not None else ""

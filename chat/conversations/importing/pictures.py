@@ -7,7 +7,7 @@ from bisect import bisect_left
 from chat.conversations.importing.reading import ImportedConversation, ImportedFile
 from chat.conversations.importing.stream import ZIP_ERRORS
 
-MAX_BYTES = 18_000_000  # of all files of one conversation; the others come by name only
+MAX_BYTES = 13_000_000  # of all files of one conversation; the others come by name only
 _MIN_KEY = 8  # characters; a shorter id could be the beginning of another file's name
 
 

@@ -142,9 +142,21 @@ def name_of(value: Any) -> str:
 
 
 def named_files(rows: Any, key: str) -> list[ImportedFile]:
-    """Return the files of which an export has only the names, `MAX_FILES` at most."""
+    """Return the files of which an export has only the names."""
     names = [name_of(row.get(key)) for row in list_of(rows) if isinstance(row, dict)]
-    return [ImportedFile(name) for name in names if name][:MAX_FILES]
+    return [ImportedFile(name) for name in names if name]
+
+
+def few_files(files: list[ImportedFile], losses: dict[str, int]) -> list[ImportedFile]:
+    """Return `MAX_FILES` files at most. The others are counted as lost."""
+    lose(losses, "others", len(files) - MAX_FILES)
+    return files[:MAX_FILES]
+
+
+def few_tags(names: list[str], losses: dict[str, int]) -> list[str]:
+    """Return `MAX_TAGS` names of tags at most. The others are counted as lost."""
+    lose(losses, "tags", len(names) - MAX_TAGS)
+    return names[:MAX_TAGS]
 
 
 def lose(losses: dict[str, int], key: str, count: int = 1) -> None:

@@ -46,7 +46,7 @@ from workspace.models import DateAwareness
 
 MAX_ROWS = 20_000  # of one list
 MAX_NOTES = 100_000  # characters of a task's notes
-MAX_MEMORY = 4_000  # characters of one memory
+MAX_MEMORY = 20_000  # characters of one memory
 MEMORIES = "Memories.md"  # the file with the memories of another product
 NAMED = 3  # reasons or codes that one sentence names
 STEP = timedelta(milliseconds=1)  # the exactness of times in the lists
@@ -229,6 +229,11 @@ class OwnLists:
             return
         if not name:
             raise ProductError("empty_name", Sentence("A persona without a name is skipped."))
+        instructions = row.text("instructions", Persona.MAX_INSTRUCTIONS + 1)
+        if len(instructions) > Persona.MAX_INSTRUCTIONS:
+            most = Persona.MAX_INSTRUCTIONS
+            why = Sentence("The instructions of “{name}” have more than {most} characters.", name=name, most=most)
+            raise ProductError("instructions_too_long", why)
         models = {model.name: model for model in models_of(self.owner)}
         model_name = row.text("model", 200)
         profile_name = row.text("budget_profile", 100)
@@ -236,7 +241,7 @@ class OwnLists:
         fields: PersonaFields = {
             "name": free_name(name, self.owner),
             "description": row.text("description", 300),
-            "instructions": row.text("instructions", Persona.MAX_INSTRUCTIONS),
+            "instructions": instructions,
             "replaces_system_prompt": row.flag("replaces_system_prompt"),
             "starter_messages": row.texts("starter_messages", Persona.MAX_STARTERS, Persona.MAX_STARTER),
             "tools": row.texts("tools", 128, 100),
@@ -302,15 +307,18 @@ class OwnLists:
         if SavedPrompt.objects.filter(**holder, name=name).exists():
             tally.existing += 1
             return
-        text = row.text("text", SavedPrompt.MAX_TEXT)
+        text = row.text("text", SavedPrompt.MAX_TEXT + 1)  # one that is too long is refused, not cut
         prompt = create_saved_prompt(user=self.owner, name=name, text=text, project=project)
         self._journal.add(ImportedRow.Kind.PROMPT, prompt.pk)
         tally.stored += 1
 
     def _memories(self, rows: Iterable[ExportedRow], tally: Tally) -> None:
         """Store the memories of another product as one file, a line for each."""
-        texts = list(dict.fromkeys(" ".join(row.text("text", MAX_MEMORY).split()) for row in rows))
-        lines = [f"- {text}\n" for text in texts if text]
+        texts = dict.fromkeys(" ".join(row.text("text", MAX_MEMORY + 1).split()) for row in rows)
+        for text in texts:
+            if len(text) > MAX_MEMORY:
+                tally.refuse(Sentence("A memory has more than {most} characters.", most=MAX_MEMORY))
+        lines = [f"- {text}\n" for text in texts if 0 < len(text) <= MAX_MEMORY]
         if not lines:
             return
         content = ContentFile("".join(lines).encode(), name=MEMORIES)

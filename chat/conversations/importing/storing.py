@@ -85,6 +85,7 @@ LOSSES: dict[str, Callable[[int], Sentence]] = {
     "instructions": lambda n: Sentence("Instructions that stood before the conversation: {count}.", count=n),
     "summaries": lambda n: Sentence("Summaries of earlier messages: {count}.", count=n),
     "ratings": lambda n: Sentence("Ratings of answers: {count}.", count=n),
+    "tags": lambda n: Sentence("Tags over the limit: {count}.", count=n),
     "errors": lambda n: Sentence("Errors in the place of an answer: {count}.", count=n),
     "unreachable": lambda n: Sentence("Messages that have no place in the conversation: {count}.", count=n),
     "others": lambda n: Sentence("Parts of another kind: {count}.", count=n),
