@@ -192,7 +192,8 @@ def test_a_conversation_far_too_deep_for_recursion_is_imported(upload: Upload, u
     [
         (b"", "not_an_export"),
         (b"\x89PNG\r\n", "not_an_export"),
-        (b'{"mapping": {}}', "not_an_export"),
+        (b'{"a": {}}', "not_an_export"),
+        (b'{"a": {}} {"b": {}}', "not_an_export"),
         (as_json({"a": 1}, {"b": 2}), "not_an_export"),
         (as_zip(b"[]", "other.json"), "not_an_export"),
         (as_json(claude())[:-40], "damaged_export"),

@@ -233,7 +233,6 @@ def test_a_person_whose_address_two_accounts_have_is_left_out(people: dict[str, 
     assert {row.owner for row in Conversation.objects.all()} == {people["olga"]}
 
 
-@pytest.mark.django_db(transaction=True)
 def test_a_workspace_of_open_webui_moves_from_postgresql(people: dict[str, User], uploads: Path) -> None:
     values = connection.get_connection_params()
     address = psycopg.conninfo.make_conninfo(

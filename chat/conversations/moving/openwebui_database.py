@@ -49,7 +49,12 @@ _LEFT_BEHIND = {
 
 
 class Rows(Protocol):
-    """The rows of a database. `names` are those of columns; rows lack columns that the table lacks."""
+    """The rows of a database. `names` are those of columns; rows lack columns that the table lacks.
+
+    `json_is_text`: values of JSON columns are not decoded.
+    """
+
+    json_is_text: bool
 
     def columns(self, table: str) -> frozenset[str]: ...
 
@@ -68,6 +73,8 @@ class Rows(Protocol):
 
 class SqliteRows:
     """The rows of an SQLite file."""
+
+    json_is_text = True
 
     def __init__(self, path: Path) -> None:
         try:
@@ -119,6 +126,8 @@ class SqliteRows:
 
 class PostgresRows:
     """The rows of a PostgreSQL database."""
+
+    json_is_text = False
 
     def __init__(self, address: str) -> None:
         try:
@@ -203,6 +212,7 @@ class OpenWebUIDatabase:
     def rows_of(self, person: ForeignPerson) -> Iterator[MovedRow]:
         mine = {"user_id": person.key}
         folders = self._folders(person)
+        tags = {text_of(row["id"]): text_of(row.get("name")) for row in self._pages("tag", ("id", "name"), mine)}
         yield from self._projects(person)
         for row in self._pages("memory", ("id", "content"), mine):
             yield openwebui.memory(dict(row))
@@ -215,7 +225,7 @@ class OpenWebUIDatabase:
             except Unusable as error:
                 yield SkippedRow(text_of(row.get("name")), error.sentence)
         for row in self._pages("chat", ("id", "title"), mine):
-            yield self._chat(text_of(row.get("id")), text_of(row.get("title")), folders)
+            yield self._chat(text_of(row.get("id")), text_of(row.get("title")), folders, tags)
 
     def file(self, key: str) -> ForeignFile | None:
         if key not in self._file_rows(key):
@@ -303,7 +313,8 @@ class OpenWebUIDatabase:
             keys = dict.fromkeys([*(text_of(each.get("file_id")) for each in linked), *listed])
             yield ForeignProject(openwebui.folder(text_of(row.get("name"))), "", tuple(filter(None, keys)))
 
-    def _chat(self, key: str, title: str, folders: Mapping[str, str]) -> MovedRow:
+    def _chat(self, key: str, title: str, folders: Mapping[str, str], tags: Mapping[str, str]) -> MovedRow:
+        """Read a chat. `folders` and `tags` are the names by their ids."""
         if self._rows.size("chat", "chat", key) > MAX_CHAT:
             most = MAX_CHAT // 1_000_000
             return SkippedRow(title, Sentence("It is larger than {most} MB.", most=most))
@@ -312,6 +323,7 @@ class OpenWebUIDatabase:
         if stored is None:
             return SkippedRow(title, Sentence("It was deleted meanwhile."))
         row: JsonObject = {**stored, "meta": _object(stored.get("meta")), "chat": _object(stored.get("chat"))}
+        row["meta"]["tags"] = [tags.get(text_of(each), each) for each in list_of(row["meta"].get("tags"))]
         if row["meta"].get("internal") is True:
             return SkippedRow(title, Sentence("Open WebUI uses it internally."))
         self._add_messages(row)
@@ -331,8 +343,11 @@ class OpenWebUIDatabase:
         messages: dict[str, Any] = {}
         for each in self._pages("chat_message", names, {"chat_id": row["id"]}):
             key = text_of(each.get("id")).removeprefix(f"{row['id']}-")
+            values = {name: each.get(name) for name in ("content", "output", "files", "sources")}
+            if self._rows.json_is_text:
+                values = {name: _decoded(value) for name, value in values.items()}
             messages[key] = {
-                **{name: _decoded(each.get(name)) for name in ("content", "output", "files", "sources")},
+                **values,
                 "parentId": each.get("parent_id"),
                 "role": each.get("role"),
                 "model": each.get("model_id"),
