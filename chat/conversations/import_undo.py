@@ -142,7 +142,8 @@ class _Undo:
         """Return the results of the import, with what has become of each conversation."""
         left = set(self._job.rows.filter(kind=ImportedRow.Kind.CONVERSATION).values_list("row", flat=True))
         results: list[ImportResult] = []
-        for result in self._job.results:
+        stored: list[ImportResult] = self._job.results
+        for result in stored:
             if result["outcome"] != "imported" or result["conversation"] is None:
                 results.append(result)
             elif UUID(result["conversation"]) in left:

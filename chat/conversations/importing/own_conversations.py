@@ -12,7 +12,6 @@ from uuid import UUID
 
 from django.db import transaction
 from django.utils import timezone
-from uuid_utils.compat import uuid7
 
 from accounts.access.rights import models_of
 from chat.conversations.importing.listing import StoredConversation, set_listing
@@ -30,6 +29,7 @@ from chat.conversations.importing.reading import (
 from chat.conversations.importing.restoring import OwnLists, joined, past
 from chat.models import Attachment, Conversation, Mark, Message, Summary, Tag, Turn
 from chat.models.parts import FoundDocument, MessagePart, PassageSpan
+from core.ids import new_id_at
 from core.json_types import JsonObject
 from core.net.outgoing import OutgoingRequest
 from core.net.url_safety import is_http
@@ -217,7 +217,7 @@ class _OwnConversation:
         feedback = row.choice("feedback", Message.Feedback.values) if is_answer else ""
         reasons = row.texts("feedback_reasons", MAX_REASONS, 40) if feedback else []
         return Message(
-            id=uuid7(nanoseconds=int(at.timestamp() * 1_000_000_000)),
+            id=new_id_at(at),
             conversation=conversation,
             owner_id=conversation.owner_id,
             role=role,

@@ -201,8 +201,9 @@ def in_tree_order(
         yield place
         unordered = below.get(place.id, [])
         if len(unordered) > 1 and children is not None:
-            ranks = {key: rank for rank, key in reversed(list(enumerate(children.get(place.id, ()))))}
-            unordered = sorted(unordered, key=lambda key, ranks=ranks: ranks.get(key, len(ranks)))
+            own = set(unordered)
+            ordered = [key for key in children.get(place.id, ()) if key in own]
+            unordered = list(dict.fromkeys([*ordered, *unordered]))
         waiting.extend(TreePlace(key, place.id) for key in unordered)
 
 

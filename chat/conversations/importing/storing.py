@@ -14,13 +14,11 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from functools import cached_property
 from typing import IO, Any
-from uuid import UUID
 
 from django.core.files.base import ContentFile
 from django.core.files.base import File as Content
 from django.db import transaction
 from django.utils import timezone
-from uuid_utils.compat import uuid7
 
 from accounts.access.rights import models_of
 from accounts.models import User
@@ -37,6 +35,7 @@ from chat.models import Attachment, Conversation, ImportedRow, Message, Tag
 from chat.models.parts import MessagePart
 from chat.models.words import title_from
 from core.errors import ProductError
+from core.ids import new_id_at
 from core.lines import first_line
 from core.sentences import Sentence
 from files.models import File
@@ -263,7 +262,7 @@ class ForeignRows:
             if each.model and model is None:
                 losses.models[each.model] += 1
             rows[each.id] = Message(
-                id=_id(times[each.id]),
+                id=new_id_at(times[each.id]),
                 conversation=conversation,
                 owner_id=conversation.owner_id,
                 parent=parent,
@@ -284,10 +283,6 @@ def _parts(message: ImportedMessage) -> list[MessagePart]:
     if message.text:
         parts.append({"type": "text", "text": message.text})
     return parts
-
-
-def _id(moment: datetime) -> UUID:
-    return uuid7(nanoseconds=int(moment.timestamp() * 1_000_000_000))
 
 
 def past(moment: datetime | None, now: datetime) -> datetime:

@@ -12,7 +12,7 @@ import gzip
 import json
 import sqlite3
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import datetime
 from functools import cached_property
 from pathlib import Path
@@ -54,7 +54,7 @@ _COLLECTIONS = {
     "files": ("user", ""),
 }
 _IDS = {"messages": "messageId", "conversations": "conversationId", "files": "file_id"}
-_LEFT_BEHIND = {
+_LEFT_BEHIND: dict[str, Callable[[int], Sentence]] = {
     "actions": lambda n: Sentence("Actions of agents: {count}.", count=n),
     "assistants": lambda n: Sentence("Assistants of OpenAI: {count}.", count=n),
     "sharedlinks": lambda n: Sentence("Shared links: {count}.", count=n),
@@ -235,7 +235,7 @@ def _documents_of(path: Path) -> Iterator[JsonObject]:
                 value = _plain(row)
                 if isinstance(value, dict):
                     yield value
-    except (BSONError, ValueError, ijson.JSONError, OSError, EOFError) as error:
+    except (BSONError, ValueError, TypeError, ijson.JSONError, OSError, EOFError) as error:
         raise UnreadableSource(f"{path} cannot be read: {error}. Make the dump again.") from error
 
 
@@ -285,7 +285,7 @@ def _extended(name: str, inner: Any) -> Any:
     """Return the value of an object of Extended JSON such as `{"$oid": "…"}`."""
     if name == "$date":
         number = inner.get("$numberLong") if isinstance(inner, dict) else inner
-        time = moment(int(number) / 1000) if str(number).lstrip("-").isdecimal() else moment(number)
+        time = moment(int(str(number)) / 1000) if str(number).lstrip("-").isdecimal() else moment(number)
         return time.isoformat() if time is not None else None
     if name in ("$numberInt", "$numberLong"):
         return int(inner)

@@ -7,7 +7,7 @@ read-only, too.
 
 import json
 import sqlite3
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import IO, Any, Protocol
@@ -34,7 +34,7 @@ PAGE = 500  # ids that are read together
 MAX_FOLDER_DEPTH = 10
 Values = Mapping[str, Any]
 # Tables whose rows have no counterpart here.
-_LEFT_BEHIND = {
+_LEFT_BEHIND: dict[str, Callable[[int], Sentence]] = {
     "tool": lambda n: Sentence("Tools in Python: {count}. Connect a tool server instead.", count=n),
     "function": lambda n: Sentence("Functions, filters and pipes: {count}.", count=n),
     "skill": lambda n: Sentence("Skills: {count}.", count=n),
@@ -153,7 +153,7 @@ class PostgresRows:
         shared = [name for name in names if name in have]
         if not shared or not where.keys() <= have:
             return []
-        conditions = [sql.SQL("{} = %s").format(sql.Identifier(name)) for name in where]
+        conditions: list[sql.Composable] = [sql.SQL("{} = %s").format(sql.Identifier(name)) for name in where]
         values = list(where.values())
         if after:
             conditions.append(sql.SQL('id > %s COLLATE "C"'))
@@ -310,8 +310,8 @@ class OpenWebUIDatabase:
         for row in self._pages("knowledge", ("id", "name", "description", "data"), {"user_id": person.key}):
             linked = self._pages("knowledge_file", ("id", "file_id"), {"knowledge_id": row["id"]})
             listed = [text_of(each) for each in list_of(_object(row.get("data")).get("file_ids"))]
-            keys = dict.fromkeys([*(text_of(each.get("file_id")) for each in linked), *listed])
-            yield ForeignProject(openwebui.folder(text_of(row.get("name"))), "", tuple(filter(None, keys)))
+            files_of = dict.fromkeys([*(text_of(each.get("file_id")) for each in linked), *listed])
+            yield ForeignProject(openwebui.folder(text_of(row.get("name"))), "", tuple(filter(None, files_of)))
 
     def _chat(self, key: str, title: str, folders: Mapping[str, str], tags: Mapping[str, str]) -> MovedRow:
         """Read a chat. `folders` and `tags` are the names by their ids."""
