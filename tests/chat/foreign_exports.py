@@ -146,7 +146,7 @@ def libre_export(messages: list[dict[str, Any]], *, recursive: bool = False, **f
     if not recursive:
         return {**export, "messages": messages}
     nodes = {each["messageId"]: {**each, "children": []} for each in messages}
-    top = []
+    top: list[dict[str, Any]] = []
     for node in nodes.values():
         above = nodes.get(node["parentMessageId"])
         (above["children"] if above else top).append(node)

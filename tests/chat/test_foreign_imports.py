@@ -16,7 +16,7 @@ from django.core.files.storage import default_storage
 from django.test import Client
 
 from accounts.models import User
-from chat.conversations import import_undo
+from chat.conversations import import_undo, services
 from chat.conversations.importing import jobs
 from chat.models import Attachment, Conversation, Import, ImportedRow, Message
 from chat.models.tree import branch_rows
@@ -207,7 +207,7 @@ def test_prompts_models_and_memories_come_from_their_own_exports(upload: Upload,
         "updated_at": START,
         "created_at": START,
     }
-    override = {"id": "llama3.1:8b", "base_model_id": None, "name": "Llama", "params": {}, "meta": {}}
+    override: dict[str, Any] = {"id": "llama3.1:8b", "base_model_id": None, "name": "Llama", "params": {}, "meta": {}}
     memories = [
         {"id": f"m{n}", "user_id": "u", "content": text, "updated_at": START, "created_at": START}
         for n, text in enumerate(("Drinks tea.", "Has a\ncat."))
@@ -494,7 +494,7 @@ def test_an_undone_import_takes_away_what_it_has_brought(upload: Upload, user: U
 def test_a_second_worker_goes_on_with_an_undo(upload: Upload, user: User, monkeypatch: pytest.MonkeyPatch) -> None:
     job = upload(many(6))
     import_undo.undo_import(user=user, job=job)
-    original = import_undo.delete_conversation
+    original = services.delete_conversation
 
     def dies(*, user: User, conversation: Conversation) -> None:
         if Conversation.objects.filter(owner=user, deleted=None).count() == 3:
@@ -502,7 +502,7 @@ def test_a_second_worker_goes_on_with_an_undo(upload: Upload, user: User, monkey
         original(user=user, conversation=conversation)
 
     with monkeypatch.context() as broken:
-        broken.setattr(import_undo, "delete_conversation", dies)
+        broken.setattr("chat.conversations.import_undo.delete_conversation", dies)
         with pytest.raises(SystemExit):
             import_undo.run(job.pk)
     import_undo.run(job.pk)

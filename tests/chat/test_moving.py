@@ -16,7 +16,7 @@ from django.core.management import CommandError, call_command
 from django.db import connection
 
 from accounts.models import User
-from chat.conversations.moving import moving
+from chat.conversations.importing import storing
 from chat.models import Attachment, Conversation, Import, ImportedRow, Message
 from files.models import File
 from files.services import open_blob
@@ -163,7 +163,7 @@ def check_open_webui(people: dict[str, User]) -> None:
     olga, ivan = people["olga"], people["ivan"]
     by_source = {row.imported_from: row for row in Conversation.objects.filter(deleted=None)}
     assert branches_here(by_source["openwebui:c1"]) == webui_branches(webui_rows()["chat"][0])
-    assert by_source["openwebui:c1"].project.name == "Drinks / Hot"
+    assert str(by_source["openwebui:c1"].project) == "Drinks / Hot"
     hi = Branch("user", "Hi", datetime.fromtimestamp(START, UTC))
     hi.below.append(Branch("assistant", "Hello", datetime.fromtimestamp(START + 1, UTC)))
     assert branches_here(by_source["openwebui:c2"]) == [hi]
@@ -256,7 +256,7 @@ def test_a_move_that_is_interrupted_goes_on(
 ) -> None:
     for left in range(6):
         with monkeypatch.context() as broken:
-            original = moving.ForeignRows.store
+            original = storing.ForeignRows.store
             calls = 0
 
             def dies(self: Any, foreign: Any, left: int = left, original: Any = original) -> Any:
@@ -266,7 +266,7 @@ def test_a_move_that_is_interrupted_goes_on(
                     raise KeyboardInterrupt
                 return original(self, foreign)
 
-            broken.setattr(moving.ForeignRows, "store", dies)
+            broken.setattr(storing.ForeignRows, "store", dies)
             try:
                 run("import_openwebui", sqlite)
             except KeyboardInterrupt:
