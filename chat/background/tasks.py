@@ -25,7 +25,7 @@ from django.db import DatabaseError, InterfaceError
 from django.db.models import QuerySet
 
 from chat.background import schedule
-from chat.conversations import erasing, titles
+from chat.conversations import erasing, import_undo, titles
 from chat.conversations.importing import counting
 from chat.conversations.importing import jobs as imports
 from chat.lab import services as replays
@@ -192,6 +192,11 @@ def sum_usage() -> None:
 @shared_task(name="chat.tasks.import_conversations")
 def import_conversations(import_id: str) -> None:
     imports.run(UUID(import_id))
+
+
+@shared_task(name="chat.tasks.undo_import")
+def undo_import(import_id: str) -> None:
+    import_undo.run(UUID(import_id))
 
 
 @shared_task(name="chat.tasks.count_imported")

@@ -36,7 +36,7 @@ _VERBS_BY_KIND = {
     "persona": "made changed published withdrawn shared share_changed unshared opened handed_over deleted",
     "project": "made changed opened handed_over deleted",
     "member": "invited joined added role_changed removed",
-    "conversation": "exported all_exported deleted restored erased imported held released",
+    "conversation": "exported all_exported deleted restored erased imported import_undone held released",
     "message": "deleted edited restored",
     "memory": "changed emptied",
     "fact": "kept corrected forgotten",

@@ -124,6 +124,7 @@ ACTION_LABELS: Mapping[str, str] = {
     "conversation.held": "Legal hold on a conversation started",
     "conversation.released": "Legal hold on a conversation ended",
     "conversation.imported": "Conversations imported",
+    "conversation.import_undone": "Import of conversations undone",
     "message.deleted": "Message deleted",
     "message.edited": "Answer edited",
     "message.restored": "Message restored",

@@ -3,6 +3,7 @@
 from allauth.mfa.models import Authenticator
 from django.test import Client
 from django.urls import reverse
+from django.utils import timezone
 
 from accounts import people
 from accounts.models import OpenIDIdentity, User
@@ -12,7 +13,7 @@ from chat.conversations.sharing import ShareTerms, create_share
 from chat.conversations.team_shares import Recipient, TeamTerms, share_conversation
 from chat.memory.models import Fact
 from chat.memory.services import add_fact
-from chat.models import TeamShare
+from chat.models import Import, ImportedRow, TeamShare
 from chat.readings.models import Reading
 from core.audit.models import Entry
 from personas.models import Persona
@@ -166,6 +167,14 @@ def _(w: World) -> None:
     conversation = w.conversation(w.olga)
     w.post(f"/c/{conversation.pk}/delete/")
     w.post(f"/c/{conversation.pk}/restore/")
+
+
+@page("conversation.import_undone")
+def _(w: World) -> None:
+    job = Import.objects.create(owner=w.olga, name=TEXT, status=Import.Status.DONE)
+    conversation = w.conversation(w.olga)
+    job.rows.create(kind=ImportedRow.Kind.CONVERSATION, row=conversation.pk, created=timezone.now())
+    w.post(f"/import/{job.pk}/undo/")
 
 
 @page("message.deleted")
