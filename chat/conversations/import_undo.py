@@ -22,6 +22,8 @@ from accounts.realtime import News, notify
 from chat.conversations.importing.jobs import require_owner
 from chat.conversations.importing.results import ImportResult
 from chat.conversations.services import delete_conversation
+from chat.memory.models import Fact
+from chat.memory.services import FactScope, forget_fact
 from chat.models import Attachment, Conversation, Import, ImportedRow, Message
 from core.audit.services import record
 from core.errors import ProductError
@@ -86,6 +88,7 @@ def run(pk: UUID) -> None:
     undo = _Undo(job)
     for kind in (
         ImportedRow.Kind.CONVERSATION,
+        ImportedRow.Kind.FACT,
         ImportedRow.Kind.PROJECT,
         ImportedRow.Kind.PERSONA,
         ImportedRow.Kind.PROMPT,
@@ -117,6 +120,7 @@ class _Undo:
         """Remove the rows of one kind. Return False if the claim is lost."""
         remove: Callable[[ImportedRow], bool] = {
             ImportedRow.Kind.CONVERSATION: self._conversation,
+            ImportedRow.Kind.FACT: self._fact,
             ImportedRow.Kind.PROJECT: self._project,
             ImportedRow.Kind.PERSONA: self._persona,
             ImportedRow.Kind.PROMPT: self._prompt,
@@ -163,11 +167,22 @@ class _Undo:
         Conversation.objects.filter(pk=row.pk).update(imported_from="")
         return True
 
+    def _fact(self, note: ImportedRow) -> bool:
+        row = Fact.objects.visible_to(self._owner).filter(pk=note.row).first()
+        if row is None or row.status == Fact.Status.FORGOTTEN:
+            return True
+        if row.status == Fact.Status.OUTDATED:
+            return False
+        forget_fact(user=self._owner, fact=row)
+        return True
+
     def _project(self, note: ImportedRow) -> bool:
         row = Project.objects.filter(pk=note.row, owner=self._owner).first()
         if row is None:
             return True
         if row.version > 1 or Conversation.objects.filter(project=row, deleted=None).exists():
+            return False
+        if _has_facts(FactScope(project=row)):
             return False
         own_files = self._job.rows.filter(kind=ImportedRow.Kind.FILE).values("row")
         if row.memberships.exists() or ProjectFile.objects.filter(project=row).exclude(file__in=own_files).exists():
@@ -181,7 +196,7 @@ class _Undo:
             return True
         if row.version > 1 or row.shares.exists() or Project.objects.filter(persona=row).exists():
             return False
-        if Conversation.objects.filter(persona=row, deleted=None).exists():
+        if Conversation.objects.filter(persona=row, deleted=None).exists() or _has_facts(FactScope(persona=row)):
             return False
         delete_persona(user=self._owner, persona=row)
         return True
@@ -202,3 +217,9 @@ class _Undo:
             return False
         file_services.delete(user=self._owner, file=row)
         return True
+
+
+def _has_facts(scope: FactScope) -> bool:
+    """Return whether facts are remembered for this project or persona. They would be deleted with it."""
+    facts = Fact.objects.filter(project=scope.project, persona=scope.persona)
+    return facts.exclude(status=Fact.Status.FORGOTTEN).exists()

@@ -18,7 +18,7 @@ class Migration(migrations.Migration):
             name='ImportedRow',
             fields=[
                 ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('kind', models.CharField(choices=[('conversation', 'Conversation'), ('file', 'File'), ('persona', 'Persona'), ('project', 'Project'), ('prompt', 'Saved prompt')], max_length=20)),
+                ('kind', models.CharField(choices=[('conversation', 'Conversation'), ('file', 'File'), ('persona', 'Persona'), ('project', 'Project'), ('prompt', 'Saved prompt'), ('fact', 'Remembered fact')], max_length=20)),
                 ('row', models.UUIDField()),
                 ('why', models.TextField(blank=True)),
                 ('created', models.DateTimeField()),

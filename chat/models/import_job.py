@@ -121,6 +121,7 @@ class ImportedRow(models.Model):
         PERSONA = "persona", "Persona"
         PROJECT = "project", "Project"
         PROMPT = "prompt", "Saved prompt"
+        FACT = "fact", "Remembered fact"
 
     job = models.ForeignKey(Import, on_delete=models.CASCADE, related_name="rows")
     kind = models.CharField(max_length=20, choices=Kind)

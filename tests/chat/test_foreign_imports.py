@@ -18,6 +18,8 @@ from django.test import Client
 from accounts.models import User
 from chat.conversations import import_undo, services
 from chat.conversations.importing import jobs
+from chat.memory.models import Fact
+from chat.memory.services import add_fact, correct_fact
 from chat.models import Attachment, Conversation, Import, ImportedRow, Message
 from chat.models.tree import branch_rows
 from core.sentences import Sentence
@@ -489,6 +491,23 @@ def test_an_undone_import_takes_away_what_it_has_brought(upload: Upload, user: U
     assert browser.post(f"/api/v1/imports/{job.pk}/undo/").status_code == 409
     again = upload(content, "folder-Kitchen-export-1700000000000.json")
     assert (again.imported, again.known) == (2, 1)
+
+
+def test_an_undone_import_forgets_the_facts_that_it_has_brought(upload: Upload, user: User) -> None:
+    add_fact(user=user, text="Likes tea")
+    texts = ("Lives in Hue", "Likes tea", "Tea: likes", "Works as a baker")
+    archive = io.BytesIO()
+    with zipfile.ZipFile(archive, "w") as writer:
+        writer.writestr("manifest.json", "{}")
+        writer.writestr("memory.json", json.dumps([{"text": text, "status": "kept"} for text in texts]))
+    job = upload(archive.getvalue(), "glasshouse.zip")
+    assert why(job, 0) == "2 imported, 2 here already, 0 skipped."
+    correct_fact(user=user, fact=Fact.objects.get(owner=user, text="Works as a baker"), text="Works as a cook")
+    import_undo.undo_import(user=user, job=job)
+    import_undo.run(job.pk)
+    left = Fact.objects.filter(owner=user).exclude(status="forgotten")
+    assert {fact.text for fact in left} == {"Likes tea", "Works as a baker", "Works as a cook"}
+    assert job.rows.count() == 1  # the fact that was corrected here stays
 
 
 def test_a_second_worker_goes_on_with_an_undo(upload: Upload, user: User, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -254,7 +254,12 @@ class OwnLists:
         if Fact.objects.visible_to(self.owner).filter(text=text, status=Fact.Status.KEPT).exists():
             tally.existing += 1
             return
-        add_fact(user=self.owner, text=text, scope=scope, pinned=row.flag("pinned"))
+        now = timezone.now()
+        fact = add_fact(user=self.owner, text=text, scope=scope, pinned=row.flag("pinned"))
+        if fact.created < now:  # one with the same words in another order or form
+            tally.existing += 1
+            return
+        self._journal.add(ImportedRow.Kind.FACT, fact.pk)
         tally.stored += 1
 
     def _persona(self, row: ExportedRow, tally: Tally) -> None:
