@@ -2,9 +2,9 @@
 
 1. A model proposes a fact with the words that it rests on (`propose`). `chat.memory.sources` looks for the words in
    messages that the person has written, and `chat.memory.terms` compares the fact with them. Otherwise it is dropped.
-2. The person keeps, changes or declines it (`keep`, `forget`). A person may let facts be kept without asking.
-3. A kept fact outdates older ones that it contradicts. Both stay visible, and `restore` takes that back.
-4. `forget` deletes the text, the search terms and the sources. The row keeps its id and its times.
+2. The person keeps, changes or declines it (`keep_fact`, `forget_fact`). A person may let facts be kept without asking.
+3. A kept fact outdates older ones that it contradicts. Both stay visible, and `restore_fact` takes that back.
+4. `forget_fact` deletes the text, the search terms and the sources. The row keeps its id and its times.
 """
 
 import json
