@@ -34,6 +34,7 @@ GROUPS = (
         _("You"),
         (
             SettingsPage("preferences", _("Preferences"), "settings:preferences", "settings"),
+            SettingsPage("memory", _("Memory"), "chat:memory", "book"),
             SettingsPage("groups", _("Groups"), "settings:groups", "people"),
             SettingsPage("shares", _("Shared links"), "chat:shares", "share"),
             SettingsPage("usage", _("My usage"), "chat:usage", "chart"),

@@ -412,7 +412,7 @@ class ImportAdmin(RecordAdmin):
         icon="replay",
         permission="retry",
         ask="Import what was uploaded again?",
-        explain="The upload of a failed import is kept for 30 days. Nothing is imported twice.",
+        explain="The upload of a failed or paused import is kept for 30 days. Nothing is imported twice.",
     )
     def retry(self, request: HttpRequest, form: Confirmation, object_id: str) -> HttpResponse:
         return self._change(request, object_id, retry_import, gettext_noop("The import begins again."))

@@ -11,9 +11,10 @@ class ChatConfig(AppConfig):
         from accounts.models import User
         from chat.background.page_reading import read_page
         from chat.background.tasks import end_lost_summaries
+        from chat.conversations.import_undo import UNDOS
         from chat.conversations.importing.counting import COUNTS
         from chat.conversations.importing.jobs import IMPORTS, give_up
-        from chat.conversations.importing.own_conversations import update_conversations_with
+        from chat.conversations.importing.listing import update_conversations_with
         from chat.conversations.services import update_conversation
         from chat.models import Conversation, Import, ToolResult
         from chat.summaries.ending import SUMMARIES
@@ -36,3 +37,4 @@ class ChatConfig(AppConfig):
         register(SUMMARIES, on_lost=end_lost_summaries)
         register(IMPORTS, give_up=give_up)
         register(COUNTS)
+        register(UNDOS)

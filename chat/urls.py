@@ -4,6 +4,7 @@ from accounts.access.page_throttle import limited
 from chat.conversations import team_shares_views as team_shares
 from chat.conversations import views as conversations
 from chat.ledger import urls as ledger_urls
+from chat.memory import urls as memory_urls
 from chat.readings import urls as reading_urls
 from chat.runs import urls as run_urls
 from chat.summaries import views as summary_views
@@ -55,6 +56,8 @@ urlpatterns = [
     path("import/", conversations.imports, name="imports"),
     path("import/<uuid:pk>/", conversations.import_one, name="import"),
     path("import/<uuid:pk>/retry/", conversations.retry_import, name="retry_import"),
+    path("import/<uuid:pk>/pause/", conversations.pause_import, name="pause_import"),
+    path("import/<uuid:pk>/undo/", conversations.undo_import, name="undo_import"),
     path("import/<uuid:pk>/remove/", conversations.remove_import, name="remove_import"),
     path("search/", conversations.search, name="search"),
     path("palette/", palette.palette, name="palette"),
@@ -113,6 +116,7 @@ urlpatterns = [
 urlpatterns = [
     *require_sign_in(urlpatterns),
     *ledger_urls.urlpatterns,
+    *memory_urls.urlpatterns,
     *reading_urls.urlpatterns,
     *run_urls.urlpatterns,
     path("s/<slug:token>/", limited("shared", conversations.shared), name="shared"),

@@ -61,6 +61,7 @@ INSTALLED_APPS = [
     "projects.saved_prompts",
     "chat",
     "chat.ledger",
+    "chat.memory",
     "chat.readings",
     "chat.lab",
     "chat.runs",
@@ -166,6 +167,7 @@ CELERY_BEAT_SCHEDULE = {
     "sweep-jobs": {"task": "core.tasks.sweep_jobs", "schedule": 5.0, "options": {"expires": 5.0}},
     "sweep-files": {"task": "files.tasks.sweep_files", "schedule": 5.0, "options": {"expires": 5.0}},
     "tidy-conversations": {"task": "chat.tasks.tidy_conversations", "schedule": 60.0, "options": {"expires": 60.0}},
+    "begin-memory-passes": {"task": "chat.tasks.begin_memory_passes", "schedule": 300.0, "options": {"expires": 300.0}},
     "sum-usage": {"task": "chat.tasks.sum_usage", "schedule": 600.0, "options": {"expires": 600.0}},
     "sweep-turns": {"task": "chat.tasks.sweep_turns", "schedule": 5.0, "options": {"expires": 5.0}},
 }

@@ -25,6 +25,7 @@ from chat.conversations import api as conversations_api
 from chat.conversations import team_shares_api, views
 from chat.ledger.api import MyselfView, OwnUsageView, UsageView
 from chat.mcp_server import api as mcp_api
+from chat.memory import api as memory_api
 from chat.openai_api import api as protocol_api
 from chat.readings import api as reading_api
 from chat.runs import api as run_api
@@ -68,6 +69,7 @@ router.register("webhooks", webhook_api.WebhookViewSet)
 router.register("tasks", task_api.TaskViewSet)
 router.register("runs", run_api.RunViewSet)
 router.register("personas", personas_api.PersonaViewSet)
+router.register("memories", memory_api.FactViewSet, "memory")
 router.register("prompts", prompt_api.PromptViewSet)
 router.register("reminders", personas_api.ReminderViewSet)
 router.register("budget-profiles", personas_api.BudgetProfileViewSet)
@@ -163,6 +165,7 @@ urlpatterns = [
     path("api/v1/workspace/", WorkspaceView.as_view(), name="workspace"),
     path("api/v1/workspace/logo/", LogoView.as_view(), name="workspace-logo"),
     path("api/v1/audit/", AuditView.as_view(), name="audit"),
+    path("api/v1/profile/", memory_api.ProfileView.as_view(), name="profile"),
     path("api/v1/me/", MyselfView.as_view(), name="me"),
     path("api/v1/me/usage/", OwnUsageView.as_view(), name="own-usage"),
     *([path("api/v1/ag-ui/", include("contrib.ag_ui.urls"))] if apps.is_installed("contrib.ag_ui") else []),

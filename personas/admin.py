@@ -107,7 +107,7 @@ class PersonaAdmin(RowAdmin):
     actions_detail = ("see_prompt",)
     fieldsets = (
         (None, {"fields": ("name", "icon", "colour", "description", "visibility", "owner", "version", "tag")}),
-        ("Prompt", {"fields": ("instructions", "replaces_system_prompt", "date_awareness", "reminders")}),
+        ("Prompt", {"fields": ("instructions", "replaces_system_prompt", "date_awareness", "memory", "reminders")}),
         ("Answers with", {"fields": ("model", "effort", "budget_profile", "tools")}),
         ("Start", {"fields": ("starter_messages",)}),
     )
@@ -277,6 +277,7 @@ class BudgetProfileAdmin(RowAdmin):
             },
         ),
         ("Documents", {"fields": ("expected_user", "ui_share", "select_margin", "project_share")}),
+        ("Memory", {"fields": ("memory_share", "memory_most")}),
         (
             "Summaries",
             {

@@ -84,8 +84,8 @@ class PersonaSerializer(StrictSerializer, serializers.ModelSerializer[Persona]):
         fields: ClassVar = [
             "id", "name", "icon", "colour", "description", "instructions", "replaces_system_prompt",
             "model", "effort", "budget_profile",
-            "tools", "reminder", "date_awareness", "starter_messages", "visibility", "owner", "role", "editable",
-            "version", "tokens", "created", "updated",
+            "tools", "reminder", "date_awareness", "memory", "starter_messages", "visibility", "owner", "role",
+            "editable", "version", "tokens", "created", "updated",
         ]  # fmt: skip
         read_only_fields: ClassVar = ["owner", "version", "created", "updated"]
 

@@ -220,18 +220,9 @@ class PersonaForm(PersonaRules):
     class Meta:
         model = Persona
         fields: ClassVar = [
-            *(
-                "name",
-                "icon",
-                "colour",
-                "description",
-                "owner",
-                "instructions",
-                "replaces_system_prompt",
-                "model",
-                "effort",
-            ),
-            *("budget_profile", "tools", "reminders", "date_awareness", "starter_messages", "visibility"),
+            *("name", "icon", "colour", "description", "owner", "instructions", "replaces_system_prompt", "model"),
+            *("effort", "budget_profile", "tools", "reminders", "date_awareness", "memory", "starter_messages"),
+            "visibility",
         ]
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
@@ -285,18 +276,8 @@ class PersonaPageForm(PersonaRules):
     class Meta:
         model = Persona
         fields: ClassVar = [
-            *(
-                "name",
-                "icon",
-                "colour",
-                "description",
-                "instructions",
-                "replaces_system_prompt",
-                "model",
-                "effort",
-                "budget_profile",
-            ),
-            *("tools", "date_awareness", "starter_messages", "visibility"),
+            *("name", "icon", "colour", "description", "instructions", "replaces_system_prompt", "model", "effort"),
+            *("budget_profile", "tools", "date_awareness", "memory", "starter_messages", "visibility"),
         ]
         widgets: ClassVar = dict.fromkeys(("budget_profile", "date_awareness", "visibility"), forms.RadioSelect)
 

@@ -56,6 +56,7 @@ class PersonaFields(FaceFields, total=False):
     budget_profile: BudgetProfile | None
     tools: list[str]
     date_awareness: str
+    memory: bool
     starter_messages: list[str]
     visibility: str
     owner: User

@@ -106,6 +106,7 @@ class House:
             "import": f"/import/{self._import()}/",
             "shares": "/shares/",
             "usage": "/usage/",
+            "memory": "/memory/",
             "day": "/daily/",
             **{
                 f"settings-{name}": f"/settings/{name}/"

@@ -19,6 +19,7 @@ from workspace.models import Workspace
 FIELDS = (
     *("name", "accent", "notice", "about", "suggestions", "languages", "default_language"),
     *("date_awareness", "task_tools", "today_tasks"),
+    *("memory", "memory_unasked", "memory_answering", "memory_days"),
     "search_approval",
     *("citation_model", "page_reader", "sharing", "session_days", "session_most_days", "password_length"),
     *("second_factor", "sign_up", "sign_up_domains"),

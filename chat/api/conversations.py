@@ -33,6 +33,7 @@ from chat.api.plan import (
     EffortField,
     ErrorSerializer,
     PlanSerializer,
+    ProposedFactSerializer,
     ReportSerializer,
     TurnDraftSerializer,
 )
@@ -552,7 +553,9 @@ class TurnViewSet(ScopedView, mixins.RetrieveModelMixin, viewsets.GenericViewSet
         if report is None:
             raise ProductError("no_report", "This turn has not called a model yet, so it has no report.", status=404)
         sources = [*report["sources"], *reports.summarised(turn)]
-        return Response({**reports.readable(report), "sources": sources, "outgoing": reports.outgoing(turn)})
+        members = {"sources": sources, "outgoing": reports.outgoing(turn)}
+        proposed = [ProposedFactSerializer(fact).data for fact in reports.proposed(turn)]
+        return Response({**reports.readable(report), **members, "proposed": proposed})
 
 
 class NextMessageView(ScopedView):

@@ -19,6 +19,7 @@ from chat.context.cache import CacheEntry
 from chat.context.types import DocumentBudget
 from chat.conversations.services import visible_model, visible_persona
 from chat.ledger.api import LimitStateSerializer
+from chat.memory.models import Fact
 from chat.models.conversation import NamedRow, TurnScope
 from chat.models.conversation_state import ChatScope, scope_of, visible_conversation
 from chat.prompts.document_budget import budget
@@ -89,9 +90,15 @@ class TurnDraftSerializer(ChosenModelsSerializer):
         return models
 
 
+class ProposedFactSerializer(serializers.Serializer[Fact]):
+    id = serializers.UUIDField()
+    text = serializers.CharField(help_text="Empty once the fact is forgotten.")
+    status = serializers.ChoiceField(choices=Fact.Status.choices)
+
+
 class SourceSerializer(serializers.Serializer[SourceEntry]):
     kind = serializers.CharField(
-        help_text="message, file, project_file, image, task, a section's name, or persona or project that is gone"
+        help_text="message, file, project_file, image, task, fact, profile, a section's name, or what is gone"
     )
     id = serializers.CharField(allow_null=True)
     title = serializers.CharField()
@@ -269,6 +276,9 @@ class ReportSerializer(CallSerializer):
     cache = CacheSerializer(required=False, help_text="Missing in reports of earlier versions.")
     messages = PromptMessageSerializer(many=True)
     calls = CallSerializer(many=True, required=False)
+    proposed = ProposedFactSerializer(
+        many=True, required=False, help_text="Facts about you that were proposed during the turn."
+    )
     outgoing = OutgoingSerializer(
         many=True, required=False, help_text=("Data that left the workspace during the whole turn.")
     )

@@ -25,11 +25,13 @@ from django.db import DatabaseError, InterfaceError
 from django.db.models import QuerySet
 
 from chat.background import schedule
-from chat.conversations import erasing, titles
+from chat.conversations import erasing, import_undo, titles
 from chat.conversations.importing import counting
 from chat.conversations.importing import jobs as imports
 from chat.lab import services as replays
 from chat.ledger.sums import sum_days
+from chat.memory import passes
+from chat.memory.retention import forget_old_facts
 from chat.models import SummaryJob
 from chat.models.conversation_state import follow_ups, state_of
 from chat.openai_api import create_turn
@@ -167,6 +169,18 @@ async def _recover(turn_id: UUID) -> None:
 def forget_requests() -> None:
     create_turn.delete_old_conversations()
     erasing.erase_old()
+    forget_old_facts()
+
+
+@shared_task(name="chat.tasks.begin_memory_passes")
+def begin_memory_passes() -> None:
+    """Look for facts in conversations that are finished. Runs every five minutes."""
+    passes.begin_due()
+
+
+@shared_task(name="chat.tasks.propose_facts")
+def propose_facts(job_id: str) -> None:
+    background.run_in_background(passes.run(UUID(job_id)))
 
 
 @shared_task(name="chat.tasks.sum_usage")
@@ -178,6 +192,11 @@ def sum_usage() -> None:
 @shared_task(name="chat.tasks.import_conversations")
 def import_conversations(import_id: str) -> None:
     imports.run(UUID(import_id))
+
+
+@shared_task(name="chat.tasks.undo_import")
+def undo_import(import_id: str) -> None:
+    import_undo.run(UUID(import_id))
 
 
 @shared_task(name="chat.tasks.count_imported")

@@ -2,8 +2,9 @@
 
 1. Images above the model's limit are replaced by their names (“Files and projects”).
 2. The required sections are rendered: all sections but the older turns (“The room”).
-3. If they do not fit, the tool results of the current turn are shortened. Then the system prompt is shortened, if the
-   policy says so. If the sections still do not fit, `build()` raises a `ContextError`.
+3. If they do not fit, remembered facts are left out, and the tool results of the current turn are shortened. Then the
+   system prompt is shortened, if the policy says so. If the sections still do not fit, `build()` raises a
+   `ContextError`.
 4. The policy selects older turns for the room that is left (“Policy `recent`”, “Policy `priority`”, “Marks”).
 5. The omission note is placed at the newest gap, if it fits.
 6. The layout puts the sections in their order (“Order”). The borders for the provider's cache are derived (“Caching”).
@@ -48,7 +49,7 @@ SYSTEM_REMOVED_AT = 50
 SHORTEST_RESULT = 256  # tokens of a shortened tool result, see rule 1 of “The room”
 # Sections, besides the system prompt (S), that are identical in the next turn. Used to place the borders for the
 # provider's cache.
-STABLE_SECTIONS: tuple[Section, ...] = ("persona", "project_files", "file_listing")
+STABLE_SECTIONS: tuple[Section, ...] = ("persona", "memory", "project_files", "file_listing")
 
 Sections = dict[Section, list[PromptMessage]]
 
@@ -173,10 +174,27 @@ class Report:
         request = self._request
         for section, _, _ in request.blocks:
             yield self._source(section, None, sent.get(section), "no_room")
+        yield from self._memory_sources()
         for file in request.project_files:
             yield SourceReport("project_file", file.id, "full", file.tokens, exact=request.exact)
         for image in request.project_images:
             yield SourceReport("project_file", image.id, "full", image.tokens, exact=False)
+
+    def _memory_sources(self) -> Iterator[SourceReport]:
+        """Yield the profile and each fact with the reason why it is sent, or the reason why it is not."""
+        memory = self._request.memory
+        if memory is None:
+            return
+        exact = self._request.exact
+        sent = next((message for message in self._messages if message.section == "memory"), None)
+        ids = (sent.source or "").split("+") if sent is not None else ()
+        if memory.profile:
+            yield SourceReport("profile", None, "full", memory.profile_tokens, "always", exact=exact)
+        for fact in memory.facts:
+            if fact.id in ids:
+                yield SourceReport("fact", fact.id, "full", fact.tokens, fact.reason, exact=exact)
+            else:
+                yield SourceReport("fact", fact.id, "left_out", 0, "no_room", exact=exact)
 
     def _message_sources(self) -> Iterator[SourceReport]:
         sent = {message.source: message for message in self._messages if message.section in ("history", "current")}
@@ -383,7 +401,7 @@ def _borders(sections: Sections, ends: Mapping[Section, int]) -> tuple[int, ...]
     else:
         current = sections["current"]
         stable = ends["current"] - len(current) + [sent.role for sent in current].index("user") + 1
-    return tuple(sorted({border for border in (ends["system"], *above[-1:], stable) if border}))
+    return tuple(sorted({border for border in (ends["system"], max(above, default=0), stable) if border}))
 
 
 def _omission_note(renderer: PromptRenderer, left: int) -> list[PromptMessage]:
@@ -423,6 +441,8 @@ def _required_sections(renderer: PromptRenderer, current: ContextTurn) -> Sectio
     """Return the required sections, not shortened."""
     request = renderer.request
     sections: Sections = {section: [renderer.block(section, role, block)] for section, role, block in request.blocks}
+    if request.memory is not None and (memory := renderer.memory(request.memory.facts)):
+        sections["memory"] = memory
     if request.project_files:
         sections["project_files"] = [renderer.files("project_files", None, request.project_files)]
     if request.project_images:
@@ -434,12 +454,14 @@ def _required_sections(renderer: PromptRenderer, current: ContextTurn) -> Sectio
 def _fit(sections: Sections, current: ContextTurn, limit: int, renderer: PromptRenderer, *, cuts_system: bool) -> None:
     """Shorten the required sections in place until they fit into `limit` (“The room”, rules 1 to 3).
 
-    The tool results of the current turn are shortened first; S follows if the policy `cuts_system`. The newest user
+    Facts that are not required are left out first, the last one first. Then the tool results of the current turn are
+    shortened; S follows if the policy `cuts_system`. The newest user
     message is never shortened. Raises `file_too_long` or `context_too_long`.
     """
     system_block = renderer.request.system_block
     if cuts_system:
         _cut_system_to_share(sections, renderer)
+    _leave_facts_out(sections, limit, renderer)
     excess = _total(sections) - limit
     if excess <= 0:
         return
@@ -450,6 +472,16 @@ def _fit(sections: Sections, current: ContextTurn, limit: int, renderer: PromptR
         excess = _total(sections) - limit
     if excess > 0:
         raise _refusal(sections, current.messages[0], limit, renderer)
+
+
+def _leave_facts_out(sections: Sections, limit: int, renderer: PromptRenderer) -> None:
+    """Leave out facts that are not required, the last one first, until the sections fit into `limit`."""
+    memory = renderer.request.memory
+    facts = list(memory.facts) if memory is not None else []
+    optional = [fact for fact in facts if not fact.required]
+    while optional and _total(sections) > limit:
+        facts.remove(optional.pop())
+        sections["memory"] = renderer.memory(facts)
 
 
 def _total(sections: Sections) -> int:

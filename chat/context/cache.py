@@ -26,6 +26,7 @@ TOLERATED_TOKENS = 256
 _DATE = re.compile(r"\d{4}-\d\d-\d\d")
 _CHANGED_PARTS = {
     "persona": "persona_moved",
+    "memory": "memory_moved",
     "project_files": "files_moved",
     "file_listing": "files_moved",
     "reminder": "reminder_moved",
@@ -34,6 +35,7 @@ _LEADING = ("system", "tasks", "summary")  # sections above the conversation, wh
 _CHANGED = {
     "tools": "tools_changed",
     "persona": "persona_changed",
+    "memory": "memory_changed",
     "project_files": "files_changed",
     "file_listing": "files_changed",
     "tasks": "tasks_changed",

@@ -21,6 +21,8 @@ from chat.context.types import (
     Document,
     ImageRef,
     Mark,
+    Memory,
+    MemoryFact,
     PromptMessage,
     Reserves,
     Role,
@@ -357,12 +359,30 @@ def context_request(request: Fields) -> ContextRequest:
         tasks=_block(request.part("tasks")),
         summary=_block(request.part("summary")),
         persona=_block(persona),
+        memory=_memory(request.part("memory")),
         persona_replaces_system=persona is not None and persona.flag("replaces_system"),
         project_files=tuple(_document(file) for file in request.objects("project_files")),
         project_images=tuple(_image(image) for image in request.objects("project_images")),
         file_listing=_block(request.part("file_listing")),
         reminder=_block(request.part("reminder")),
     )
+
+
+def _memory(memory: Fields | None) -> Memory | None:
+    if memory is None:
+        return None
+    facts = tuple(
+        MemoryFact(
+            fact.name("id"),
+            fact.name("text"),
+            "pinned_fact" if fact.flag("pinned") else "matches",
+            fact.optional_number("tokens"),
+            required=fact.flag("pinned"),
+        )
+        for fact in memory.objects("facts")
+    )
+    _refuse_repeated(memory, [fact.id for fact in facts], "facts")
+    return Memory(memory.text("heading") or "", memory.text("profile") or "", facts)
 
 
 def _room(request: Fields) -> Room:
@@ -451,10 +471,10 @@ def _summary_message(message: Fields) -> SummaryMessage:
     return SummaryMessage(message.name("id"), role, message.number("tokens"), has_calls)
 
 
-def _refuse_repeated(request: Fields, ids: list[str]) -> None:
+def _refuse_repeated(request: Fields, ids: list[str], name: str = "messages") -> None:
     if len(set(ids)) < len(ids):
-        repeated = next(name for name, times in Counter(ids).items() if times > 1)
-        request.refuse("messages", f"has the id “{repeated}” more than once")
+        repeated = next(each for each, times in Counter(ids).items() if times > 1)
+        request.refuse(name, f"has the id “{repeated}” more than once")
 
 
 def _prompt(prompt: Prompt) -> ContextAnswer:

@@ -19,6 +19,8 @@ from chat.context.types import (
     ContextRequest,
     Document,
     ImageRef,
+    Memory,
+    MemoryFact,
     PromptMessage,
     Role,
     Section,
@@ -33,18 +35,22 @@ from personas.texts import BUILT_IN, Texts
 #
 # The order of the sections in each layout (docs/develop/context.md, “Order”). `history` holds the older turns, each
 # with its files above its question; `current` holds the newest turn with its files. The project's files and their
-# listing stay together. The reminder is last in every layout.
+# listing stay together. The reminder is last in every layout. A fact may be added to the memory in a later turn, so in
+# the layouts for caching the memory stands below the files, which are larger.
 LAYOUTS: dict[str, tuple[Section, ...]] = {
     # The most important texts stand close to the newest question.
     "near_end": (
-        "system", "tasks", "summary", "history", "persona", "project_files", "file_listing", "current", "reminder",
+        "system", "tasks", "summary", "history", "persona", "memory", "project_files", "file_listing", "current",
+        "reminder",
     ),
     # A large, unchanging prefix, which providers bill at a tenth.
     "files_first": (
-        "system", "project_files", "file_listing", "tasks", "summary", "history", "persona", "current", "reminder",
+        "system", "project_files", "file_listing", "memory", "tasks", "summary", "history", "persona", "current",
+        "reminder",
     ),
     "all_first": (
-        "system", "persona", "project_files", "file_listing", "tasks", "summary", "history", "current", "reminder",
+        "system", "persona", "project_files", "file_listing", "memory", "tasks", "summary", "history", "current",
+        "reminder",
     ),
 }  # fmt: skip
 
@@ -139,6 +145,13 @@ def note_text(text: str, form: NoteForm, texts: Texts, *, heading: str = "") -> 
     if text and form == "heading" and heading and texts[heading]:
         return f"{texts[heading]}\n{text}"
     return text
+
+
+def memory_text(memory: Memory, facts: Iterable[MemoryFact]) -> str:
+    """Return the memory section: its heading, the person's own text, and the facts, each on a line."""
+    lines = [f"- {fact.text}" for fact in facts]
+    text = "\n".join(part for part in (memory.heading, memory.profile, *lines) if part)
+    return memory.wrap.replace("{text}", text, 1)
 
 
 def _date_line(call: CallState) -> str:
@@ -273,6 +286,15 @@ class PromptRenderer:
         tokens = self.tokenizer.count(block.text or "") if block.tokens is None else block.tokens
         text = block.text if block.tokens is not None else block.text or ""
         return PromptMessage(section, None, role, tokens + self.overhead, text)
+
+    def memory(self, facts: Sequence[MemoryFact]) -> list[PromptMessage]:
+        """Return the memory section with these facts; empty if nothing of it is left."""
+        memory = self.request.memory
+        if memory is None or not (facts or memory.profile):
+            return []
+        text = memory_text(memory, facts)
+        source = "+".join(fact.id for fact in facts) or None
+        return [PromptMessage("memory", source, "user", self.tokenizer.count(text) + self.overhead, text)]
 
     def files(self, section: Section, source: str | None, files: tuple[Document, ...]) -> PromptMessage:
         """Return P or F: all of `files` in one user message."""

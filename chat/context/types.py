@@ -23,6 +23,7 @@ Section = Literal[
     "tasks",
     "summary",
     "persona",
+    "memory",
     "project_files",
     "file_listing",
     "file",
@@ -49,6 +50,15 @@ Reason = Literal[
     "tasks_off",
     "tasks_off_here",
     "mention_off",
+    "always",
+    "pinned_fact",
+    "matches",
+    "matched_before",
+    "memory_full",
+    "memory_off",
+    "memory_off_here",
+    "memory_off_persona",
+    "memory_off_workspace",
     "project_image",
     "over_share",
     "not_searchable_yet",
@@ -86,6 +96,36 @@ class Block:
 
     text: str | None = None
     tokens: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryFact:
+    """A remembered fact that may be sent.
+
+    `tokens` is the cost of its text without its mark, for the report. `required`: it is sent even if the other required
+    sections then do not fit; other facts make room for them.
+    """
+
+    id: str
+    text: str
+    reason: Reason
+    tokens: int | None = None
+    required: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Memory:
+    """The memory section: what the person has written about themselves, and remembered facts, in this order.
+
+    `heading` stands above both. `profile` is the text about the person, empty without one. `wrap` is put around the
+    section, with `{text}` for it.
+    """
+
+    heading: str
+    profile: str = ""
+    facts: tuple[MemoryFact, ...] = ()
+    wrap: str = "{text}"
+    profile_tokens: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -329,6 +369,7 @@ class ContextRequest:
     tasks: Block | None = None
     summary: Block | None = None
     persona: Block | None = None
+    memory: Memory | None = None
     persona_replaces_system: bool = False
     system_is_persona: bool = False
     project_files: tuple[Document, ...] = ()
@@ -462,6 +503,7 @@ _PARTS = {
     "tasks": gettext_noop("the list of tasks"),
     "summary": gettext_noop("the summary"),
     "persona": gettext_noop("the persona's prompt and the project's instructions"),
+    "memory": gettext_noop("what is remembered about you"),
     "project_files": gettext_noop("the project's files"),
     "file_listing": gettext_noop("the list of files"),
     "file": gettext_noop("the attached files"),
@@ -477,6 +519,7 @@ ADVICE = {
     "tasks": gettext_noop("move or drop some of today's tasks, or choose a model that can read more"),
     "summary": gettext_noop("choose a model that can read more"),
     "persona": gettext_noop("shorten it, choose another persona, or choose a model that can read more"),
+    "memory": gettext_noop("shorten your profile, pin fewer facts, or choose a model that can read more"),
     "project_files": gettext_noop("take some out of the project, or choose a model that can read more"),
     "file_listing": gettext_noop("choose a model that can read more"),
     "file": gettext_noop("attach less, or choose a model that can read more"),

@@ -19,7 +19,7 @@ from rest_framework.response import Response
 from rest_framework.utils.urls import replace_query_param
 
 from accounts.access.api_views import ScopedView
-from chat.conversations import daily, services, sharing
+from chat.conversations import daily, import_undo, services, sharing
 from chat.conversations import search as searching
 from chat.conversations.importing import jobs
 from chat.models import Conversation, Import, Message, Share, Summary, Tag
@@ -66,7 +66,7 @@ class ConversationSerializer(StrictSerializer, serializers.ModelSerializer[Conve
         model = Conversation
         fields: ClassVar = [
             *("id", "title", "persona", "project", "leaf", "state", "automatic_summaries", "archived", "origin"),
-            *("temporary", "pinned", "tags", "effort", "tasks_in_prompts", "created", "updated"),
+            *("temporary", "pinned", "tags", "effort", "tasks_in_prompts", "memory_in_prompts", "created", "updated"),
         ]
         read_only_fields: ClassVar = ["leaf", "state", "automatic_summaries", "origin", "created", "updated"]
 
@@ -268,7 +268,7 @@ class ImportSerializer(serializers.ModelSerializer[Import]):
     results = ResultSerializer(many=True)
     error_detail = SentenceField()
     kept_until = serializers.DateTimeField(
-        allow_null=True, help_text="Until when a failed import can be tried again; null if it cannot."
+        allow_null=True, help_text="Until when a failed or paused import can go on; null if it cannot."
     )
 
     class Meta:
@@ -293,10 +293,10 @@ class ImportViewSet(ScopedView, mixins.ListModelMixin, mixins.RetrieveModelMixin
 
     @extend_schema(request={"multipart/form-data": UploadSerializer}, responses={202: ImportSerializer})
     def create(self, request: Request) -> Response:
-        """Import an export of Glasshouse, ChatGPT or Claude. Poll the import until it has ended.
+        """Import an export of Glasshouse, Open WebUI, LibreChat, ChatGPT or Claude. Poll the import until it has ended.
 
-        Send the zip or the JSON of one conversation of Glasshouse, or the zip or conversations.json of the others.
-        `results` has an entry for each conversation, and for each list of an export of Glasshouse.
+        Send the zip or the JSON file. `results` has an entry for each conversation, and for each list, such as personas
+        and prompts.
         """
         upload = validate_upload(
             UploadSerializer, request, "Send the export as multipart/form-data in the field “file”."
@@ -312,9 +312,28 @@ class ImportViewSet(ScopedView, mixins.ListModelMixin, mixins.RetrieveModelMixin
     @extend_schema(request=None, responses={202: ImportSerializer})
     @action(detail=True, methods=["post"])
     def retry(self, request: Request, pk: str) -> Response:
-        """Import the upload of a failed import again, as long as it is stored."""
+        """Let a failed or paused import go on, as long as its upload is stored."""
         job = self.get_object()
         jobs.retry_import(user=self.person, job=job)
+        return Response(self.get_serializer(job).data, status=status.HTTP_202_ACCEPTED)
+
+    @extend_schema(request=None, responses={202: ImportSerializer})
+    @action(detail=True, methods=["post"])
+    def pause(self, request: Request, pk: str) -> Response:
+        """Pause an import. What it has imported stays; `retry` lets it go on."""
+        job = self.get_object()
+        jobs.pause_import(user=self.person, job=job)
+        return Response(self.get_serializer(job).data, status=status.HTTP_202_ACCEPTED)
+
+    @extend_schema(request=None, responses={202: ImportSerializer})
+    @action(detail=True, methods=["post"])
+    def undo(self, request: Request, pk: str) -> Response:
+        """Remove everything that an ended import has made. What was continued or is in use stays.
+
+        Poll the import until its status is `undone`.
+        """
+        job = self.get_object()
+        import_undo.undo_import(user=self.person, job=job)
         return Response(self.get_serializer(job).data, status=status.HTTP_202_ACCEPTED)
 
 

@@ -12,7 +12,6 @@ from uuid import UUID
 from django.db import transaction
 from django.db.models import Sum, TextField
 from django.db.models.functions import Cast, Length
-from uuid_utils.compat import uuid7
 
 from accounts.models import User
 from chat.models import Attachment, Conversation, Message, TeamShare
@@ -22,6 +21,7 @@ from chat.models.tree import branch_rows
 from chat.rendering.references import cited_numbers
 from core.audit.services import record
 from core.errors import ProductError
+from core.ids import new_id_at
 from core.sentences import Sentence
 from projects.models import Project
 
@@ -89,7 +89,7 @@ def _copy_message(original: Message, conversation: Conversation, above: tuple[UU
     """Return an unsaved copy of the message. Its id has its time, so that lists keep their order."""
     created = max(original.created, above[1] + ID_TIME_STEP) if above is not None else original.created
     return Message(
-        id=uuid7(nanoseconds=int(created.timestamp() * 1_000_000_000)),
+        id=new_id_at(created),
         conversation=conversation,
         owner_id=conversation.owner_id,
         parent_id=above[0] if above is not None else None,

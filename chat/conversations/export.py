@@ -20,6 +20,8 @@ from accounts.access.rights import require
 from accounts.models import Right, User
 from chat.ledger.models import ModelCall
 from chat.ledger.services import csv_pages
+from chat.memory.listing import ShownFact, facts_of, with_sources
+from chat.memory.models import Profile
 from chat.models import Attachment, Conversation, Mark, Message, Summary, Turn
 from chat.models.parts import FoundDocument, MessagePart
 from chat.models.summary import marks_on
@@ -72,6 +74,8 @@ projects.json   your projects
 prompts.json    your saved prompts, and those of your projects
 readings.json   questions over whole files
 tasks.json      your tasks
+profile.json    what you have written about yourself for models
+memory.json     facts that are remembered about you, with their sources
 files.json      your files, with their places in files/
 files/          the files that you uploaded
 missing.txt     names of files whose bytes could not be read, if there are such
@@ -280,6 +284,7 @@ def to_json(conversation: Conversation) -> str:
         "pinned_since": conversation.pinned.isoformat() if conversation.pinned else None,
         "effort": conversation.effort,
         "tasks_in_prompts": conversation.tasks_in_prompts,
+        "memory_in_prompts": conversation.memory_in_prompts,
         "automatic_summaries": conversation.automatic_summaries,
         "tags": [tag.name for tag in conversation.tags.all()],
         "persona": conversation.persona.name if conversation.persona else None,
@@ -464,7 +469,7 @@ def _json_lists(user: User) -> dict[str, Iterable[Any]]:
     """Return the lists for the JSON files of the zip, by file name."""
     persona = (
         *("id", "name", "description", "instructions", "replaces_system_prompt", "starter_messages", "tools", "effort"),
-        *("date_awareness", "own_reminder", "visibility", "created", *FACE),
+        *("date_awareness", "memory", "own_reminder", "visibility", "created", *FACE),
     )
     setting = (
         *(*FACE, "language", "timezone", "theme", "accepts_model_tasks", "asks_before_search", "tasks_in_prompts"),
@@ -476,6 +481,7 @@ def _json_lists(user: User) -> dict[str, Iterable[Any]]:
         *("cleared", "position", "model", "proposed", "created", "finished", "project", "project__name"),
         *("parent__code", "moved_to__code"),
     )
+    profile = ("about", "answering", "in_prompts", "proposals", "updated")
     return {
         "personas.json": [
             {name: getattr(row, name) for name in persona}
@@ -502,7 +508,24 @@ def _json_lists(user: User) -> dict[str, Iterable[Any]]:
             | {"parts": list(row.parts.filter(level=0).values("start", "end", "state", "findings"))}
             for row in Reading.objects.listed_for(user).order_by("pk")
         ],
+        "profile.json": Profile.objects.filter(person=user).values(*profile),
+        "memory.json": [_fact(shown) for shown in with_sources(list(facts_of(user).order_by("pk")))],
         "tasks.json": Task.objects.filter(owner=user).order_by("pk").values(*task),
+    }
+
+
+def _fact(shown: ShownFact) -> JsonObject:
+    row = shown.row
+    fact = ("text", "status", "scope", "pinned", "proposed_by", "created", "confirmed", "last_used")
+    return {name: getattr(row, name) for name in fact} | {
+        "id": row.pk,
+        "project": row.project.name if row.project else None,
+        "persona": row.persona.name if row.persona else None,
+        "outdated_by": row.outdated_by_id,
+        "sources": [
+            {"quote": source.quote, "message": source.message, "conversation": source.conversation}
+            for source in shown.sources
+        ],
     }
 
 

@@ -24,6 +24,7 @@ from chat.models.conversation_state import busy, list_changed, lock, require_own
 from chat.models.summary import Marks, in_force, marks_on
 from chat.models.tree import ids_down_to
 from core.errors import ProductError
+from core.ids import new_id_at
 from core.sentences import Sentence
 from files.services import reserve_storage
 
@@ -67,6 +68,7 @@ def fork_conversation(*, user: User, message: Message) -> Conversation:
         documents=source.documents,
         loaded_tools=source.loaded_tools,
         tasks_in_prompts=source.tasks_in_prompts,
+        memory_in_prompts=source.memory_in_prompts,
         automatic_summaries=source.automatic_summaries,
         forked_from=message.pk,
     )
@@ -110,13 +112,9 @@ def _new_ids(branch: Sequence[UUID]) -> dict[UUID, UUID]:
     latest: datetime | None = None
     for pk in branch:
         at = created[pk] if latest is None else max(created[pk], latest + ID_TIME_STEP)
-        ids[pk] = _id_at(at)
+        ids[pk] = new_id_at(at)
         latest = at
     return ids
-
-
-def _id_at(moment: datetime) -> UUID:
-    return uuid7(nanoseconds=int(moment.timestamp() * 1_000_000_000))
 
 
 def _copy_results(user: User, branch: Sequence[UUID]) -> dict[UUID, UUID]:
@@ -178,7 +176,7 @@ def _copy_turns(target: Conversation, originals: Sequence[UUID], ids: Ids) -> No
     for row in Turn.objects.filter(answer__in=originals, user_message__in=ids):
         copies.append(
             Turn(
-                id=_id_at(row.created),
+                id=new_id_at(row.created),
                 conversation=target,
                 owner_id=target.owner_id,
                 user_message_id=ids[row.user_message_id],

@@ -23,6 +23,7 @@ from accounts.access.rights import require, rights_of
 from accounts.models import Right, User
 from chat.context.build import SourceEntry
 from chat.conversations.erasing import require_lasting
+from chat.memory.services import REMEMBER
 from chat.models import Conversation, Message, Share, TeamShare, Turn
 from chat.models.conversation_state import require_owner
 from chat.models.tree import branch_rows
@@ -253,14 +254,14 @@ def _seen_contexts(answers: Sequence[Message], *, names: bool) -> dict[UUID, See
 
 
 def _named_sources(row: Message, sources: Sequence[SourceEntry], titles: Mapping[str, str]) -> Iterator[SourceRow]:
-    """Yield the files and the tool calls of this answer, without files that the user left out."""
+    """Yield the files and the tool calls of this answer, without files that the user left out and proposed facts."""
     for source in sources:
         if source["kind"] in FILE_KINDS and source.get("reason") != "by_user":
             title = titles.get(source.get("id") or "") or source.get("title") or str(wording.KINDS[source["kind"]])
             yield SourceRow(title, source["state"], source.get("tokens"), words=str(wording.STATES[source["state"]]))
     for message in expand(row, BUILT_IN):
         step = answer_step(row, message)
-        if step.role == "call":
+        if step.role == "call" and not any(call.name == REMEMBER for call in message.tool_calls):
             yield SourceRow(step.words, "full", None, kind="call")
 
 

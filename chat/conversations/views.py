@@ -27,7 +27,7 @@ from accounts.access.login import fresh_sign_in, require_fresh
 from accounts.access.login_throttle import begin, require_password_tries
 from accounts.access.sessions import SignedInRequest as Request
 from accounts.models import User
-from chat.conversations import daily, services, sharing
+from chat.conversations import daily, import_undo, services, sharing
 from chat.conversations import export as exporting
 from chat.conversations import search as searching
 from chat.conversations.importing import jobs as importing
@@ -539,6 +539,18 @@ def retry_import(request: Request, job: Import) -> HttpResponse:
 
 
 @with_row(importing.visible_import)
+def pause_import(request: Request, job: Import) -> HttpResponse:
+    importing.pause_import(user=request.user, job=job)
+    return redirect("chat:import", job.pk)
+
+
+@with_row(importing.visible_import)
+def undo_import(request: Request, job: Import) -> HttpResponse:
+    import_undo.undo_import(user=request.user, job=job)
+    return redirect("chat:import", job.pk)
+
+
+@with_row(importing.visible_import)
 def remove_import(request: Request, job: Import) -> HttpResponse:
     importing.remove_import(user=request.user, job=job)
     return redirect("chat:imports")
@@ -547,5 +559,5 @@ def remove_import(request: Request, job: Import) -> HttpResponse:
 def _start_import(request: Request) -> Import:
     upload = request.FILES.get("file")
     if upload is None:
-        raise ProductError("no_file", "Choose an export: the zip, or the conversations.json in it.")
+        raise ProductError("no_file", "Choose the export first: the zip, or the JSON file.")
     return importing.start_import(user=request.user, name=upload.name or "", content=upload)

@@ -16,13 +16,14 @@ from functools import cached_property
 from typing import Any, NamedTuple
 from uuid import UUID
 
+from chat.context.memory import ChosenMemory
 from chat.context.rendering import CitationNumbers
 from chat.context.types import Block, ContextRequest, Room, Section
 from chat.lab.models import Replay
 from chat.models import Message, Summary, Turn
 from chat.models.summary import Marks
 from chat.prompts.history import Documents
-from chat.prompts.report import CallReport
+from chat.prompts.report import CallReport, memory_then
 from chat.prompts.turn_context import ChosenEffort, TurnContext, context_of_past_turn, with_expected_tools
 from chat.tools.toolbox import Toolbox
 from core.errors import ProductError
@@ -142,6 +143,11 @@ class PastContext(TurnContext):
     def summary_above(self, leaf: Message, marks: Marks) -> Summary | None:
         covered = self.call["summary"]
         return Summary.objects.select_related("last").get(pk=covered["id"]) if covered else None
+
+    def chosen_memory(self, summary: Summary | None) -> ChosenMemory | None:
+        """Return the memory section as it was sent. Facts without room are not planned again."""
+        memory = memory_then(self.call)
+        return ChosenMemory(memory, (), ()) if memory is not None else None
 
     def project_entries(self) -> list[ProjectFile]:
         """Return the entries without files that were added to the project after the call."""

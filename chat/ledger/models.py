@@ -72,6 +72,7 @@ class ModelCall(models.Model):
         TITLE = "title", gettext_lazy("Title")
         REPLAY = "replay", gettext_lazy("Prompt lab")
         CITATIONS = "citations", gettext_lazy("Check of citations")
+        MEMORY = "memory", gettext_lazy("Search for facts")
         READING = "reading", gettext_lazy("Pages read")
         FULL_READ = "full_read", gettext_lazy("Full reading")
         EMBEDDING = "embedding", gettext_lazy("Embedding")

@@ -7,15 +7,15 @@ from django.db import migrations, models
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('chat', '0076_loaded_tools'),
-        ('personas', '0015_tool_share'),
+        ('chat', '0078_rows_of_imports'),
+        ('personas', '0016_memory'),
     ]
 
     operations = [
         migrations.AlterField(
             model_name='modelcall',
             name='purpose',
-            field=models.CharField(choices=[('answer', 'Answer'), ('run', 'Run'), ('summary', 'Summary'), ('title', 'Title'), ('replay', 'Prompt lab'), ('citations', 'Check of citations'), ('reading', 'Pages read'), ('full_read', 'Full reading'), ('embedding', 'Embedding'), ('reranking', 'Re-ranking')], max_length=10),
+            field=models.CharField(choices=[('answer', 'Answer'), ('run', 'Run'), ('summary', 'Summary'), ('title', 'Title'), ('replay', 'Prompt lab'), ('citations', 'Check of citations'), ('memory', 'Search for facts'), ('reading', 'Pages read'), ('full_read', 'Full reading'), ('embedding', 'Embedding'), ('reranking', 'Re-ranking')], max_length=10),
         ),
         migrations.AddField(
             model_name='replay',

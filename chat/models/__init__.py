@@ -12,7 +12,7 @@ from chat.models.conversation import (
     ToolPermission,
     Turn,
 )
-from chat.models.import_job import Import
+from chat.models.import_job import Import, ImportedRow
 from chat.models.last_prompt import LastPrompt
 from chat.models.mention import Mention
 from chat.models.share import Share
@@ -26,6 +26,7 @@ __all__ = [
     "Attachment",
     "Conversation",
     "Import",
+    "ImportedRow",
     "JudgedAnswer",
     "LastPrompt",
     "Mark",

@@ -118,6 +118,12 @@ class Conversation(models.Model):
     tasks_in_prompts = models.BooleanField(
         default=True, db_default=True, help_text="Whether its owner's tasks go along with its messages."
     )
+    memory_in_prompts = models.BooleanField(
+        default=True, db_default=True, help_text="Whether what is remembered about its owner goes along, and may grow."
+    )
+    proposes = models.BooleanField(
+        default=False, db_default=False, editable=False, help_text="Facts were proposed below its answers."
+    )
     automatic_summaries = models.BooleanField(default=True, help_text="Off after a person has undone a summary.")
     created = models.DateTimeField(auto_now_add=True)
     updated = models.DateTimeField(auto_now_add=True)

@@ -21,15 +21,16 @@ class ImportQuerySet(models.QuerySet["Import"]):
         return self.filter(status__in=Import.LIVE)
 
     def kept(self) -> "ImportQuerySet":
-        """Return failed imports whose upload is still stored, so that they can be tried again."""
-        return self.filter(status=Import.Status.FAILED).exclude(blob="")
+        """Return failed and paused imports whose upload is still stored, so that they can go on."""
+        return self.filter(status__in=Import.RESUMABLE).exclude(blob="")
 
 
 class Import(models.Model):
     """One uploaded export and its progress. The row, not the broker, decides which worker has it.
 
     `results`, filled at the end, has one object for each conversation of the export: `title`, `outcome` (imported,
-    known or skipped), `why` (a sentence, empty for an imported one) and `conversation` (its id here, or None).
+    known or skipped), `why` (a sentence, empty if all came) and `conversation` (its id here, or None). `rows` are the
+    rows that it has made, so that it can be undone and knows its own conversations if it starts again.
     """
 
     class Status(models.TextChoices):
@@ -37,9 +38,15 @@ class Import(models.Model):
         RUNNING = "running", _("Being imported")
         DONE = "done", _("Imported")
         FAILED = "failed", _("Failed")
+        PAUSED = "paused", _("Paused")
+        UNDOING = "undoing", _("Being undone")
+        UNDONE = "undone", _("Undone")
 
-    LIVE = (Status.QUEUED, Status.RUNNING)
-    KEPT_FOR = timedelta(days=30)  # how long the upload of a failed import is stored
+    LIVE = (Status.QUEUED, Status.RUNNING, Status.UNDOING)
+    PAUSABLE = (Status.QUEUED, Status.RUNNING)
+    RESUMABLE = (Status.FAILED, Status.PAUSED)
+    UNDOABLE = (Status.DONE, Status.FAILED, Status.PAUSED)
+    KEPT_FOR = timedelta(days=30)  # how long the upload of a failed or paused import is stored
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
     owner = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="imports")
@@ -85,8 +92,48 @@ class Import(models.Model):
         return self.status in self.LIVE
 
     @property
+    def pausable(self) -> bool:
+        return self.status in self.PAUSABLE
+
+    @property
+    def undoable(self) -> bool:
+        """Return whether the import has ended and has made rows that it could remove."""
+        return self.status in self.UNDOABLE and self.rows.exists()
+
+    @property
     def kept_until(self) -> datetime | None:
-        """Time until which a failed import can be tried again, None if it cannot."""
-        if self.status != self.Status.FAILED or not self.blob or self.finished is None:
+        """Time until which a failed or paused import can go on, None if it cannot."""
+        if self.status not in self.RESUMABLE or not self.blob or self.finished is None:
             return None
         return self.finished + self.KEPT_FOR
+
+
+class ImportedRow(models.Model):
+    """A row that an import has made. It outlives the row.
+
+    `why` is the sentence about the parts of a conversation that could not be kept. `created` is the time at which the
+    row was complete, so a conversation with a newer message was continued here.
+    """
+
+    class Kind(models.TextChoices):
+        CONVERSATION = "conversation", "Conversation"
+        FILE = "file", "File"
+        PERSONA = "persona", "Persona"
+        PROJECT = "project", "Project"
+        PROMPT = "prompt", "Saved prompt"
+        FACT = "fact", "Remembered fact"
+
+    job = models.ForeignKey(Import, on_delete=models.CASCADE, related_name="rows")
+    kind = models.CharField(max_length=20, choices=Kind)
+    row = models.UUIDField()
+    why = SentenceColumn(blank=True)
+    created = models.DateTimeField()
+
+    class Meta:
+        ordering: ClassVar = ["id"]
+        constraints: ClassVar = [
+            models.UniqueConstraint(fields=["job", "kind", "row"], name="one_imported_row"),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.row}"

@@ -123,6 +123,7 @@ class ClaimedTurn:
     `mentions`: those on the day of the question in UTC and on the days around it, since the user's own day may differ.
     `earlier_prompts`: the prompts to the turn's model and its fallback. `prompted`: whether any model has got a prompt.
     `has_summary`, `has_marks`, `has_tasks`: whether such rows exist. If not, the run skips the queries for them.
+    `has_memory`: whether the owner has a profile, as everybody with facts does.
     `run_step`: the id of the run's step that asked the question, if any.
     `scope_above`: the scope of the turn of the answer above the question; empty without one.
     """
@@ -137,6 +138,7 @@ class ClaimedTurn:
     has_summary: bool
     has_marks: bool
     has_tasks: bool
+    has_memory: bool
     run_step: int | None
     scope_above: TurnScope
 
@@ -171,6 +173,7 @@ SELECT {columns},
     EXISTS (SELECT FROM chat_summary s WHERE s.conversation_id = conversation.id AND s.withdrawn IS NULL),
     EXISTS (SELECT FROM chat_mark m WHERE m.conversation_id = conversation.id),
     EXISTS (SELECT FROM projects_task t WHERE t.owner_id = owner.id),
+    EXISTS (SELECT FROM memory_profile p WHERE p.person_id = owner.id),
     (SELECT s.id FROM chat_runstep s WHERE s.turn_id = turn.id),
     (SELECT t.scope FROM chat_turn t WHERE t.answer_id = question.parent_id)
 FROM turn
@@ -201,7 +204,7 @@ def claim(turn_id: UUID) -> ClaimedTurn | None:
     question = _read(Message, values)
     persona = _read(Persona, values)
     leaf = _read(Message, values)
-    learnt, version, reminders, mentions, prompts, prompted, summary, marks, tasks, run_step, scope = values
+    learnt, version, reminders, mentions, prompts, prompted, summary, marks, tasks, memory, run_step, scope = values
     conversation.owner = owner
     conversation.persona = persona if persona.pk is not None else None
     turn.conversation = conversation
@@ -221,6 +224,7 @@ def claim(turn_id: UUID) -> ClaimedTurn | None:
         has_summary=summary,
         has_marks=marks,
         has_tasks=tasks,
+        has_memory=memory,
         run_step=run_step,
         scope_above=json.loads(scope or "{}"),
     )

@@ -23,10 +23,10 @@ from django.utils.translation import get_language, get_language_info
 
 from chat.context.build import Prompt, SourceEntry, build, required_tokens
 from chat.context.cache import SentPrompt, cache_points, digest, prompt_pieces
+from chat.context.memory import ChosenMemory
 from chat.context.rendering import (
     CallState,
     DateAwareness,
-    NoteForm,
     asked_at_text,
     note_text,
     reminder_text,
@@ -122,7 +122,8 @@ class PlannedCall(NamedTuple):
 
     `documents` holds the citation numbers of the plan; a turn stores them with its conversation. `summary` replaces the
     messages above it in the prompt. `notes` are sentences about content that was not sent. `searched` are the ids of
-    attachments that the prompt only lists. `missing` are sources outside the engine that could not be sent.
+    attachments that the prompt only lists. `missing` are sources outside the engine that could not be sent. `memory`
+    holds the facts that the section of the memory was made from.
     """
 
     prompt: Prompt
@@ -131,6 +132,7 @@ class PlannedCall(NamedTuple):
     notes: tuple[Sentence, ...] = ()
     searched: frozenset[str] = frozenset()
     missing: tuple[SourceEntry, ...] = ()
+    memory: ChosenMemory | None = None
 
 
 def plan(
@@ -154,7 +156,9 @@ def plan(
     branch = _branch(context, leaf) if leaf else None
     marks, summary = (branch.marks, branch.summary) if branch else (NO_MARKS, None)
     documents.marks = marks
-    frame = context.completed(replace(_frame(context, step), summary=_summary_block(context, summary)))
+    memory = context.chosen_memory(summary)
+    frame = replace(_frame(context, step), summary=_summary_block(context, summary), memory=memory and memory.memory)
+    frame = context.completed(frame)
     project_reports = list(documents.reports)
     tokenizer = context.tokenizer
     overhead = context.profile.message_overhead
@@ -186,7 +190,7 @@ def plan(
             first = messages[:stored] if context.model.provider.append_only and not step.first else ()
             rules = partial(_with_rules, context, step)
             prompt_files = PromptFiles(
-                project, documents, searched_for, older, _payer(context), note_form(context), rules
+                project, documents, searched_for, older, _payer(context), context.note_form, rules
             )
             prompt = prompt_files.build(request, first)
             if prompt_files.passages and not step.searched:  # the product searched, since the model has no tools
@@ -205,8 +209,12 @@ def plan(
             notes += _unread_reasoning(context, rows, prompt) + _surplus_images(context, prompt)
             parts = gone_parts(context)
             notes += (*_task_notes(step.mentioned_tasks.unknown), *parts.notes)
-            missing = (*parts.sources, *_task_sources(context, step.mentioned_tasks))
-            return PlannedCall(prompt, documents, summary, notes, searched, missing)
+            missing = (
+                *parts.sources,
+                *_task_sources(context, step.mentioned_tasks),
+                *_memory_sources(context, memory),
+            )
+            return PlannedCall(prompt, documents, summary, notes, searched, missing, memory)
         read *= 2
 
 
@@ -270,6 +278,21 @@ def _task_sources(context: TurnContext, mentioned: MissingTasks) -> Iterator[Sou
     for row in context.tasks.rows if context.tasks and reason else ():
         why = "mention_off" if row.code in mentioned.hidden else reason
         yield _missing_task(row.code, f"{row.code} {row.title}", why)
+
+
+def _memory_sources(context: TurnContext, memory: ChosenMemory | None) -> Iterator[SourceEntry]:
+    """Yield the facts without room, those that the person leaves out here, and why the memory is off."""
+    for fact in memory.without_room if memory is not None else ():
+        yield _missing_fact(fact.id, "memory_full")
+    for use in context.memory.uses:
+        if use.left_out and memory is not None:
+            yield _missing_fact(str(use.fact.pk), "by_user")
+    if context.memory.off:
+        yield SourceEntry(kind="memory", state="left_out", reason=context.memory.off, tokens=0, exact=True)
+
+
+def _missing_fact(pk: str, reason: Reason) -> SourceEntry:
+    return SourceEntry(kind="fact", id=pk, state="left_out", reason=reason, tokens=0, exact=True)
 
 
 def _missing_task(code: str, title: str, reason: Reason | None) -> SourceEntry:
@@ -341,7 +364,7 @@ def _prompts(context: TurnContext, step: CallStep = FIRST_STEP) -> tuple[Block |
         heading = texts.fill("persona_heading", name=context.persona.name)
         sections.insert(0, _headed(heading, _filled(context, persona)))
     instructions = "\n\n".join(text for text in sections if text)
-    return _system(context, step), _block(context, note_text(instructions, note_form(context), texts))
+    return _system(context, step), _block(context, note_text(instructions, context.note_form, texts))
 
 
 def _filled(context: TurnContext, text: str) -> str:
@@ -383,14 +406,6 @@ def _with_rules(context: TurnContext, step: CallStep, request: ContextRequest) -
     system = _system(context, step, documents=True)
     with_rules = replace(request, system=system, reminder=reminder, reminder_above=above)
     return context.completed(with_rules, ("system", "reminder"), "searched" if step.searched else "documents")
-
-
-def note_form(context: TurnContext) -> NoteForm:
-    """Return the form that marks texts of the workspace (docs/develop/context.md, “Notes”)."""
-    form = context.profile.note_form
-    if form == BudgetProfile.NoteForm.AUTOMATIC:
-        return "plain" if is_small(context.model.name) else "heading"
-    return form  # type: ignore[return-value]  # the field's other choices are these words
 
 
 def _reminder(context: TurnContext, step: CallStep, *, documents: bool = False) -> tuple[Block | None, bool]:
@@ -487,7 +502,7 @@ def _call_state(context: TurnContext, step: CallStep, *, documents: bool = False
         documents=documents,
         always_remind=context.profile.always_remind_citations,
         web_unopened=step.web_unopened,
-        note_form=note_form(context),
+        note_form=context.note_form,
     )
 
 

@@ -12,7 +12,7 @@ from django.utils.translation import ngettext
 from chat.context.build import SourceEntry
 from chat.models.summary import Marks
 from chat.prompts.report import ResolvedReport
-from chat.prompts.wording import GROUP_OF, GROUPS, ROLES, STATES, UNSEEN, is_unseen_picture, name_of, state_of
+from chat.prompts.wording import GROUP_OF, GROUPS, ROLES, SECTIONS, STATES, UNSEEN, is_unseen_picture, name_of, state_of
 from core.i18n import grouped
 
 ICONS = {
@@ -47,7 +47,7 @@ class SourceRow:
     `state` is a key of `ICONS`. `words` explain the state, unless the source is sent in full. `tokens` is None for a
     source without its own tokens. The row links to the page element `message`. `rows` are the rows of a fold. `file` is
     the id of a file that the model sees only in part, so that the user can have all of it read. `quiet`: the row is no
-    warning.
+    warning. `fact`: the id of a remembered fact, which can be pinned, left out, corrected or forgotten here.
     """
 
     title: str
@@ -62,6 +62,9 @@ class SourceRow:
     rows: "Sequence[SourceRow]" = ()
     file: str = ""
     quiet: bool = False
+    fact: str = ""
+    pinned: bool = False
+    left_out: bool = False
 
     @property
     def icon(self) -> str:
@@ -88,7 +91,8 @@ class Card:
     @property
     def is_one(self) -> bool:
         """Return whether the card's only row repeats its head."""
-        return [(row.title, row.state) for row in self.rows] == [(self.label, "full")]
+        titles = (self.label, str(SECTIONS.get(self.group, "")))
+        return len(self.rows) == 1 and self.rows[0].title in titles and self.rows[0].state == "full"
 
 
 def totals(report: ResolvedReport) -> dict[str, int]:
@@ -192,6 +196,7 @@ def _with_files(
 def _row(source: SourceEntry) -> SourceRow:
     state = source["state"]
     role = source.get("role", "")
+    reason = source.get("reason")
     whole = state == "full" and not source.get("reason")
     partial = source["kind"] in READABLE_KINDS and state in NOT_WHOLE and source.get("reason") not in UNREADABLE
     return SourceRow(
@@ -203,7 +208,10 @@ def _row(source: SourceEntry) -> SourceRow:
         words="" if whole else state_of(source),
         used=source.get("used", False),
         file=str(_uuid(source.get("id")) or "") if partial else "",
-        quiet=is_unseen_picture(source),
+        quiet=is_unseen_picture(source) or reason == "memory_full",
+        fact=str(_uuid(source.get("id")) or "") if source["kind"] == "fact" else "",
+        pinned=reason == "pinned_fact",
+        left_out=reason == "by_user",
     )
 
 
@@ -262,6 +270,8 @@ def _count(kind: str, state: str, rows: Sequence[SourceRow]) -> str:
         ) % used  # fmt: skip
     if kind == "task":
         return ngettext("%(count)s task", "%(count)s tasks", len(rows)) % count
+    if kind == "fact":
+        return ngettext("%(count)s fact", "%(count)s facts", len(rows)) % count
     if kind in ("file", "project_file", "image"):
         return ngettext("%(count)s file", "%(count)s files", len(rows)) % count
     return ngettext("%(count)s message", "%(count)s messages", len(rows)) % count

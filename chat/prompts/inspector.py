@@ -15,6 +15,7 @@ from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
 from chat.context.build import SourceEntry
+from chat.memory.models import Fact
 from chat.models import Turn
 from chat.models.summary import NO_MARKS, Marks, marks_on
 from chat.prompts import cards, wording
@@ -51,7 +52,7 @@ class Sight(NamedTuple):
     unseen: Sequence[str]
 
 
-class Fact(NamedTuple):
+class PromptDetail(NamedTuple):
     """A detail of the panel: its name, its value, and an explanation."""
 
     name: str
@@ -74,7 +75,7 @@ class Panel:
     from 1. `usage`: the tokens of all calls of the turn by the provider's count, with the fields of
     `llm.types.model_call.Usage`; empty while unknown. `changes`: the differences from the previous call, or for a
     turn's first call from the previous turn; `since` names which. `marks`: the current marks of the displayed branch.
-    `outgoing` lists the data that the turn's tools sent out of the workspace.
+    `outgoing` lists the data that the turn's tools sent out of the workspace, `proposed` the facts that were proposed.
     """
 
     report: ResolvedReport
@@ -86,6 +87,7 @@ class Panel:
     since: str = ""
     marks: Marks = NO_MARKS
     outgoing: Sequence[reports.Outgoing] = ()
+    proposed: Sequence[Fact] = ()
 
     @property
     def percent(self) -> str:
@@ -215,35 +217,46 @@ class Panel:
         ]
 
     @property
-    def facts(self) -> list[Fact]:
+    def facts(self) -> list[PromptDetail]:
         """Return details of the prompt: the model, its settings, and the versions."""
         report = self.report
         count = report.get("provider_count")
         effort = report.get("effort", "")
         exact = _("exact") if report["exact"] else _("estimated")
         facts = [
-            Fact(_("Model"), report["model"], _("The model that answers.")),
-            Fact(_("Tokens"), exact, _("Pieces of words, in which models read: about four letters of English each.")),
+            PromptDetail(_("Model"), report["model"], _("The model that answers.")),
+            PromptDetail(
+                _("Tokens"), exact, _("Pieces of words, in which models read: about four letters of English each.")
+            ),
         ]
         if count:
             help_ = _("Tokens as the provider counted them, with the tool definitions.")
-            facts.append(Fact(_("The provider's count"), grouped(count), help_))
+            facts.append(PromptDetail(_("The provider's count"), grouped(count), help_))
         if effort:
-            facts.append(Fact(_("Effort of reasoning"), str(Effort(effort).label), _("How long it may think first.")))
+            facts.append(
+                PromptDetail(_("Effort of reasoning"), str(Effort(effort).label), _("How long it may think first."))
+            )
         profile = _("The share of the window that each part may take. An admin sets it.")
-        facts.append(Fact(_("Budget profile"), report["profile"], profile))
+        facts.append(PromptDetail(_("Budget profile"), report["profile"], profile))
         if tools := report.get("tools"):
-            facts.append(Fact(_("Tools"), ", ".join(tools), _("Tools that the model may call before it answers.")))
+            facts.append(
+                PromptDetail(_("Tools"), ", ".join(tools), _("Tools that the model may call before it answers."))
+            )
         if on_demand := report.get("tools_on_demand"):
             facts += _tools_on_demand(on_demand)
         if asking := report.get("tools_asking"):
-            facts.append(Fact(_("Asks first"), ", ".join(asking), _("Calls of these may wait until you allow them.")))
+            facts.append(
+                PromptDetail(_("Asks first"), ", ".join(asking), _("Calls of these may wait until you allow them."))
+            )
         help_ = _("The version that was active.")
         versions = ((wording.version_named(name), number) for name, number in report["versions"].items())
-        return [*facts, *(Fact(name, _("version %(version)s") % {"version": each}, help_) for name, each in versions)]
+        return [
+            *facts,
+            *(PromptDetail(name, _("version %(version)s") % {"version": each}, help_) for name, each in versions),
+        ]
 
     @property
-    def window(self) -> list[Fact]:
+    def window(self) -> list[PromptDetail]:
         """Return the context window, its reserves and the room for messages (docs/develop/context.md, “The room”)."""
         report = self.report
         answer = report["reserved_output"]
@@ -264,31 +277,31 @@ class Panel:
             (_("Kept free against counting errors"), margin, _("Models count a little differently than we do.")),
             (_("Room for messages"), room, _("The room for all parts above: the whole of the percentage.")),
         ]
-        return [Fact(name, grouped(tokens), help_) for name, tokens, help_ in rows]
+        return [PromptDetail(name, grouped(tokens), help_) for name, tokens, help_ in rows]
 
 
-def _tools_on_demand(tools: reports.ToolsOnDemandEntry) -> Iterator[Fact]:
+def _tools_on_demand(tools: reports.ToolsOnDemandEntry) -> Iterator[PromptDetail]:
     """Yield the facts about tools that are listed by name."""
     names = tools["listed"][: len(tools["listed"]) - tools["unnamed"]]
-    yield Fact(
+    yield PromptDetail(
         _("Tools listed by name (%(count)s)") % {"count": grouped(len(names))},
         ", ".join(names),
         _("The model can load these. Their definitions would take more than the share of the room for tools."),
     )
     if tools["unnamed"]:
-        yield Fact(
+        yield PromptDetail(
             _("Tools without room in the list (%(count)s)") % {"count": grouped(tools["unnamed"])},
             ", ".join(tools["listed"][len(names) :]),
             _("The model can find these by words, and load them."),
         )
     if tools["loaded"]:
-        yield Fact(
+        yield PromptDetail(
             _("Loaded tools (%(count)s)") % {"count": grouped(len(tools["loaded"]))},
             ", ".join(tools["loaded"]),
             _("The model has loaded these in this conversation."),
         )
     help_ = _("The definitions of all tools would take as many more.")
-    yield Fact(_("Tokens saved by the list"), grouped(tools["saved"]), help_)
+    yield PromptDetail(_("Tokens saved by the list"), grouped(tools["saved"]), help_)
 
 
 def of_turn(turn: Turn, number: int | None = None) -> Panel | None:
@@ -307,6 +320,7 @@ def of_turn(turn: Turn, number: int | None = None) -> Panel | None:
         since=_("Changed since the call before") if chosen > 1 else _("Changed since the turn before"),
         marks=marks_on(turn.conversation_id, turn.conversation.leaf_id),
         outgoing=reports.outgoing(turn),
+        proposed=reports.proposed(turn),
     )
 
 

@@ -11,11 +11,13 @@ from typing import NamedTuple, NotRequired, TypedDict, cast
 from uuid import UUID
 
 from django.utils import timezone
+from django.utils.translation import gettext
 
 from chat.context.build import ReportEntry, SourceEntry
 from chat.context.cache import CacheEntry
-from chat.context.rendering import CitationNumbers, documents_text
-from chat.context.types import Document, PromptMessage
+from chat.context.rendering import CitationNumbers, documents_text, memory_text
+from chat.context.types import Document, Memory, MemoryFact, PromptMessage, Reason
+from chat.memory.models import Fact
 from chat.models import Message, Summary, Turn
 from chat.models.conversation import TurnScope
 from chat.models.tree import branch_rows
@@ -30,7 +32,7 @@ from core.errors import ProductError
 from core.json_types import JsonObject
 from core.marks import plain_line
 from core.net.outgoing import OutgoingRequest
-from core.sentences import Sentence
+from core.sentences import Sentence, gettext_noop
 from files.models import File
 from llm.counting import exact_count
 from llm.learning import EvidenceJson
@@ -42,8 +44,9 @@ from personas.texts import Texts
 FILE_SECTIONS = ("project_files", "file")  # sections that consist of the texts of files
 FILE_KINDS = ("project_file", "file", "image")
 TITLE = 80  # characters of a message's text that are its title in a list
-INTERNAL = ("numbers", "made_with", "at")  # members of a call that are never shown
+INTERNAL = ("numbers", "made_with", "memory", "at")  # members of a call that are never shown
 NOT_STORED = "[This text is not stored any more.]"
+FORGOTTEN = gettext_noop("A fact that was forgotten")
 
 
 class MessageEntry(TypedDict):
@@ -81,6 +84,25 @@ class ToolsOnDemandEntry(TypedDict):
     saved: int
 
 
+class StoredFact(TypedDict):
+    """A fact of the memory section, without its text. The fields are those of `chat.context.types.MemoryFact`."""
+
+    id: str
+    reason: Reason
+    tokens: int | None
+    required: bool
+
+
+class StoredMemory(TypedDict):
+    """The memory section of a call, without the texts of its facts: a fact that is forgotten is gone from reports."""
+
+    heading: str
+    profile: str
+    profile_tokens: int | None
+    wrap: str
+    facts: list[StoredFact]
+
+
 class CallReport(ReportEntry):
     """One model call as it is stored: the engine's report and the facts of the call. All numbers are tokens.
 
@@ -96,6 +118,8 @@ class CallReport(ReportEntry):
     window.
 
     `scope` names the persona, the project and the model of the call.
+
+    `memory` is the section of the memory, from which its text is made again.
 
     `made_with` and `at` (seconds since the epoch) are used to plan the same prompt again. They are never shown. Members
     that are not required are missing in reports of earlier versions.
@@ -133,6 +157,7 @@ class CallReport(ReportEntry):
     window_source: NotRequired[str]
     window_evidence: NotRequired[EvidenceJson]
     made_with: NotRequired[MadeWith]
+    memory: NotRequired[StoredMemory]
     at: NotRequired[float]
 
 
@@ -225,6 +250,7 @@ def stored(
         "usage": {},
         "provider_count": None,
         "made_with": context.made_with(),
+        **_stored_memory(planned),
         "at": timezone.now().timestamp(),
     }
 
@@ -429,6 +455,52 @@ def _covered(summary: Summary) -> CoveredEntry:
     }
 
 
+class _MemoryMember(TypedDict, total=False):
+    memory: StoredMemory
+
+
+def _stored_memory(planned: PlannedCall) -> _MemoryMember:
+    """Return the member `memory` of a report; nothing for a prompt without the section."""
+    if planned.memory is None or not any(each.section == "memory" for each in planned.prompt.messages):
+        return {}
+    memory = planned.memory.memory
+    facts: list[StoredFact] = [
+        {"id": fact.id, "reason": fact.reason, "tokens": fact.tokens, "required": fact.required}
+        for fact in memory.facts
+    ]
+    return {
+        "memory": {
+            "heading": memory.heading,
+            "profile": memory.profile,
+            "profile_tokens": memory.profile_tokens,
+            "wrap": memory.wrap,
+            "facts": facts,
+        }
+    }
+
+
+def memory_then(call: CallReport) -> Memory | None:
+    """Return the memory section of a stored call with the texts of its facts; None if it had none."""
+    stored = call.get("memory")
+    if stored is None:
+        return None
+    texts = fact_texts(fact["id"] for fact in stored["facts"])
+    facts = (
+        MemoryFact(
+            fact["id"], texts.get(fact["id"], f"[{FORGOTTEN}]"), fact["reason"], fact["tokens"], fact["required"]
+        )
+        for fact in stored["facts"]
+    )
+    return Memory(stored["heading"], stored["profile"], tuple(facts), stored["wrap"], stored["profile_tokens"])
+
+
+def fact_texts(ids: Iterable[str]) -> dict[str, str]:
+    """Return the texts of facts that are not forgotten, by their ids. Reports hold the ids of their owner's facts."""
+    present = [pk for name in ids if (pk := _row_id(name)) is not None]
+    rows = Fact.objects.filter(pk__in=present).exclude(status=Fact.Status.FORGOTTEN) if present else ()
+    return {str(row.pk): row.text for row in rows}
+
+
 def _stored_message(message: PromptMessage) -> MessageEntry:
     entry: MessageEntry = {
         "section": message.section,
@@ -438,6 +510,8 @@ def _stored_message(message: PromptMessage) -> MessageEntry:
         "state": message.state,
     }
     changed = message.state != "full" and not message.as_stored
+    if message.section == "memory":
+        return entry  # the texts of its facts may be forgotten
     if changed or (message.section not in FILE_SECTIONS and message.source is None) or _names_images(message):
         entry["text"] = message.text
     return entry
@@ -510,6 +584,13 @@ def outgoing(turn: Turn) -> list[Outgoing]:
     ]
 
 
+def proposed(turn: Turn) -> list[Fact]:
+    """Return the facts that were proposed below the turn's answer, also those that were forgotten since."""
+    if not turn.conversation.proposes:
+        return []
+    return list(Fact.objects.filter(answer=turn.answer_id, owner=turn.conversation.owner_id).order_by("id"))
+
+
 def summarised(turn: Turn) -> list[SourceEntry]:
     """Return the messages that the summary of the turn's last call covers, oldest first, as sources of its report.
 
@@ -552,11 +633,24 @@ def resolved(call: CallReport, draft: str | None = None, *, whole: bool = True) 
         texts["draft"] = draft
         steps["draft"] = AnswerStep("question", draft)
     files = _files((_row_id(source.get("id")) for source in sources if source["kind"] in FILE_KINDS), texts=whole)
+    facts = fact_texts(source.get("id") or "" for source in sources if source["kind"] == "fact")
+    memory = memory_then(call) if any(message["section"] == "memory" for message in messages) else None
     report = cast("ResolvedReport", {name: value for name, value in call.items() if name not in INTERNAL})
     used_files = files_read(steps[source.get("id") or ""] for source in sources if (source.get("id") or "") in steps)
-    report["sources"] = [_source(source, steps, files, used_files) for source in sources]
-    report["messages"] = [_message(message, texts, _documents(call, message, files, own_texts)) for message in messages]
+    report["sources"] = [_source(source, steps, files, used_files, facts) for source in sources]
+    report["messages"] = [
+        _message(message, texts, _documents(call, message, files, own_texts) or _remembered(message, memory))
+        for message in messages
+    ]
     return report
+
+
+def _remembered(message: MessageEntry, memory: Memory | None) -> str | None:
+    """Return the text of the memory section; None for other messages."""
+    if message["section"] != "memory" or memory is None:
+        return None
+    sent = _ids(message["source"])
+    return memory_text(memory, [fact for fact in memory.facts if fact.id in sent])
 
 
 def _files(ids: Iterable[UUID | None], *, texts: bool) -> dict[str, File]:
@@ -618,9 +712,16 @@ def _texts(ids: Sequence[UUID], own_texts: Texts) -> tuple[dict[str, str], dict[
 
 
 def _source(
-    source: SourceEntry, steps: Mapping[str, AnswerStep], files: Mapping[str, File], used: frozenset[str]
+    source: SourceEntry,
+    steps: Mapping[str, AnswerStep],
+    files: Mapping[str, File],
+    used: frozenset[str],
+    facts: Mapping[str, str],
 ) -> SourceEntry:
-    """Return the source with its title. `used` are the ids of the files whose passages were found in this turn."""
+    """Return the source with its title. `used` are the ids of the files whose passages were found in this turn.
+
+    `facts` are the texts of facts by id.
+    """
     pk = source.get("id") or ""
     entry: SourceEntry = {
         "kind": source["kind"], "state": source["state"], "id": None, "reason": None,
@@ -632,6 +733,8 @@ def _source(
         entry["title"] = _shortened(step.words) if step else ""
         if step:
             entry["role"] = step.role
+    elif source["kind"] == "fact":
+        entry["title"] = facts.get(pk) or gettext(FORGOTTEN)
     elif source["kind"] in FILE_KINDS:
         entry["title"] = files[pk].name if pk in files else entry["title"] or pk
         if source["state"] == "by_search":

@@ -20,8 +20,12 @@ from django.utils import timezone
 
 from accounts.access.rights import NO_RIGHTS, Rights, rights_of, search_asks
 from accounts.models import Right, User
-from chat.context.rendering import CitationNumbers
+from chat.context.memory import ChosenMemory
+from chat.context.rendering import CitationNumbers, NoteForm, note_text
 from chat.context.types import ContextRequest, Reason, Room, Section, floored
+from chat.memory.choosing import NOTHING, PersonMemory, choose, memory_of
+from chat.memory.models import Profile
+from chat.memory.services import REMEMBER
 from chat.models import Conversation, Mention, Message, Summary, Turn
 from chat.models.conversation import NamedRow, TurnScope
 from chat.models.conversation_state import ChatScope, scope_of
@@ -43,6 +47,7 @@ from core.sentences import NO_SENTENCE, Sentence
 from files.models import File
 from llm import tokens
 from llm.learning import SMALLEST_WINDOW, window_source
+from llm.model_size import is_small
 from llm.models import Model
 from llm.services import RATIO_TRUSTED
 from llm.tokens import NamedTokenizer
@@ -73,7 +78,7 @@ CAP_GROWTH = 1.25  # the factor by which the smaller window of one conversation 
 PLANNED_PROFILE_FIELDS = (
     *("window", "reserved_output", "buffer", "message_overhead", "safety_margin", "catch_all_margin"),
     *("project_share", "tool_share", "omission_note", "effort", "max_cycles"),
-    *("note_form", "reminder_place", "always_remind_citations"),
+    *("note_form", "reminder_place", "always_remind_citations", "memory_share", "memory_most"),
 )
 PLANNED_MODEL_FIELDS = (
     "tokenizer", "vision", "tools", "max_output", "efforts", "effort", "token_ratio", "ratio_samples",
@@ -264,7 +269,7 @@ class TurnContext:
     the provider's tokens per token of our count, if the provider has counted this very prompt. `asked_effort` is the
     user's choice of effort. `window_cap`, in tokens, is a smaller window than the model's for this conversation only.
     `image_cap` is a smaller limit on images than the model's for this turn only. `scope_above` is the scope of the
-    answer above the question.
+    answer above the question. `memory` is what is remembered about the user, as far as the prompt may need it.
     """
 
     user: User
@@ -279,6 +284,7 @@ class TurnContext:
     toolbox: Toolbox = NO_TOOLS
     options: ProgramOptions = NO_OPTIONS
     tasks: PromptTasks | None = None
+    memory: PersonMemory = NOTHING
     run_step: RunStep | None = None
     summarised: bool = True
     marked: bool = True
@@ -396,6 +402,27 @@ class TurnContext:
         """Return the summary in force on the branch of `leaf`, if any."""
         return in_force(leaf.conversation_id, leaf.pk, marks) if self.summarised else None
 
+    def chosen_memory(self, summary: Summary | None) -> ChosenMemory | None:
+        """Return the memory section of a prompt with this summary in force; None if there is nothing to send."""
+        return choose(
+            self.memory,
+            summary=str(summary.pk) if summary is not None else "",
+            profile=self.profile,
+            # Without the tools, which differ from turn to turn: the section shall stay the same.
+            input_limit=self.room.input_limit + self.room.tools_tokens,
+            tokenizer=self.tokenizer,
+            texts=self.texts,
+            wrap=note_text("{text}", self.note_form, self.texts),
+        )
+
+    @property
+    def note_form(self) -> NoteForm:
+        """Return the form that marks texts of the workspace (docs/develop/context.md, “Notes”)."""
+        form = self.profile.note_form
+        if form == BudgetProfile.NoteForm.AUTOMATIC:
+            return "plain" if is_small(self.model.name) else "heading"
+        return form  # type: ignore[return-value]  # the field's other choices are these words
+
     def project_entries(self) -> list[ProjectFile]:
         """Return the files of the project."""
         return list(ProjectFile.objects.filter(project=self.project).select_related("file"))
@@ -506,6 +533,8 @@ def context_of_claimed_turn(claimed: ClaimedTurn, model: Model, *, searched: boo
         version=claimed.version,
         reminders=[each.text for each in claimed.reminders if each.applies_to(scope.persona)],
     )
+    memory = memory_of(base.user, scope, turn.user_message.text, base.workspace, stored=claimed.has_memory)
+    base = replace(base, memory=memory)
     context = _with_turn(base, turn, scope, run_step=_run_step(claimed.run_step), searched=searched)
     context = replace(
         context,
@@ -526,7 +555,10 @@ def context_of_past_turn(turn: Turn, model: Model, *, workspace: Workspace | Non
     step: RunStep | None = getattr(turn, "step", None)
     scope = scope_of(turn.conversation)
     base = base_context(user=turn.conversation.owner, model=model, scope=scope, asked_at=turn.user_message.created)
-    context = _with_turn(replace(base, workspace=workspace or base.workspace), turn, scope, run_step=step)
+    # The tools of that time are chosen from these, so the tool that proposes facts has to be among them.
+    memory = PersonMemory(proposals=Profile.Proposals.ASK) if not base.for_program else NOTHING
+    base = replace(base, workspace=workspace or base.workspace, memory=memory)
+    context = _with_turn(base, turn, scope, run_step=step)
     return _with_prompt_cap(context, turn)
 
 
@@ -539,8 +571,9 @@ def _with_turn(
         task_context=TaskToolContext(context.user, context.model.name, turn.conversation_id, run_step),
         model=context.model,
         question="" if searched or turn.user_message.files_alone else turn.user_message.text,
-        chosen=_chosen_tools(context),
+        chosen=_chosen_tools(context, run_step),
         search_asks=search_asks(context.user, context.workspace),
+        answer=turn.answer_id,
     )
     return replace(
         context, toolbox=toolbox, options=parse_options(turn.options), run_step=run_step, asked_effort=turn.effort
@@ -607,6 +640,7 @@ def context_of_draft(*, base: TurnContext, scope: ChatScope, text: str, files: S
     Tool servers are not asked: their last lists are used.
     """
     conversation = scope.conversation.pk if scope.conversation is not None else None
+    base = replace(base, memory=memory_of(base.user, scope, text, base.workspace))
     box = toolbox_for(
         scope,
         task_context=TaskToolContext(base.user, base.model.name, conversation),
@@ -621,17 +655,20 @@ def context_of_draft(*, base: TurnContext, scope: ChatScope, text: str, files: S
     return replace(context, tasks=tasks_of_draft(base, text))
 
 
-def _chosen_tools(context: TurnContext) -> Sequence[str]:
-    """Return the names of the tools for the web and for tasks that the turn may use.
+def _chosen_tools(context: TurnContext, run_step: RunStep | None = None) -> Sequence[str]:
+    """Return the names of the tools for the web, for tasks and for the memory that the turn may use.
 
     A persona chooses them; without one the workspace does. The web needs the user's right. A program gets no tools for
-    its owner's tasks.
+    its owner's tasks. The user allows the tool that proposes facts. The steps of a run have no such tool, since nobody
+    has written their questions.
     """
     if context.persona is not None:
         offered = list(context.persona.tools)
     else:
         tasks = context.workspace.task_tools and _shows_tasks(context.conversation)
         offered = [*WEB, TASKS] if tasks else [*WEB]
+    if context.memory.proposals != Profile.Proposals.OFF and run_step is None:
+        offered.append(REMEMBER)
     return offered if Right.WEB in context.rights.may else [name for name in offered if name not in WEB]
 
 

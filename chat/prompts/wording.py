@@ -19,7 +19,7 @@ from personas.texts import TEXTS
 # A panel shows the sections of a prompt in these groups. Each group has a colour, a card, and a segment of the bar.
 GROUPS = {
     "instructions": gettext_lazy("Instructions"),
-    "persona": gettext_lazy("Persona and project"),
+    "persona": gettext_lazy("Persona, project and memory"),
     "files": gettext_lazy("Files"),
     "tasks": gettext_lazy("Tasks"),
     "summary": gettext_lazy("Summary of older messages"),
@@ -31,6 +31,9 @@ GROUP_OF = {
     "reminder": "instructions",
     "persona": "persona",
     "project": "persona",  # a source that is gone; its instructions belong to the section of the persona
+    "memory": "persona",
+    "profile": "persona",
+    "fact": "persona",
     "project_files": "files",
     "file_listing": "files",
     "file": "files",
@@ -47,6 +50,7 @@ SECTIONS = {
     "omitted": gettext_lazy("A note that messages are missing"),
     "history": gettext_lazy("Conversation"),
     "persona": gettext_lazy("Persona and project"),
+    "memory": gettext_lazy("What is remembered about you"),
     "project_files": gettext_lazy("Project files"),
     "file_listing": gettext_lazy("List of the files that can be searched"),
     "file": gettext_lazy("Attached files"),
@@ -60,6 +64,8 @@ KINDS = {
     "image": gettext_lazy("Image"),
     "task": gettext_lazy("Task"),
     "project": gettext_lazy("Project"),
+    "profile": gettext_lazy("About you"),
+    "fact": gettext_lazy("Remembered fact"),
 }
 ROLES = {
     "question": gettext_lazy("You"),
@@ -75,7 +81,8 @@ STATES = {
     "summarised": gettext_lazy("in the summary"),
     "left_out": gettext_lazy("left out"),
 }
-# To add a reason: 1. Add its code to `chat.context.types.Reason`. 2. Add its words here; they follow “left out: ”.
+# To add a reason: 1. Add its code to `chat.context.types.Reason`. 2. Add its words here; they follow the state, such as
+# “left out: ”.
 REASONS = {
     "no_room": gettext_lazy("there was no room"),
     "behind_gap": gettext_lazy("older than the first message that did not fit"),
@@ -92,6 +99,15 @@ REASONS = {
     "tasks_off": gettext_lazy("your settings leave tasks out"),
     "tasks_off_here": gettext_lazy("tasks are left out of this conversation"),
     "mention_off": gettext_lazy("tasks are left out; your settings and the options of the conversation change that"),
+    "always": gettext_lazy("it always goes along"),
+    "pinned_fact": gettext_lazy("you have pinned it"),
+    "matches": gettext_lazy("it shares words with your message or the title"),
+    "matched_before": gettext_lazy("it matched an earlier message of this conversation"),
+    "memory_full": gettext_lazy("the part of the room for what is remembered is used up"),
+    "memory_off": gettext_lazy("your settings leave it out"),
+    "memory_off_here": gettext_lazy("it is left out of this conversation"),
+    "memory_off_persona": gettext_lazy("the persona leaves it out"),
+    "memory_off_workspace": gettext_lazy("the workspace has it switched off"),
     "project_image": gettext_lazy("pictures of a project are sent while there is room"),
     "over_share": gettext_lazy("the project's files are larger than the part of the room that is theirs"),
     "not_searchable_yet": gettext_lazy("it is still being made searchable, so it can only be read page by page"),
@@ -104,7 +120,8 @@ REASONS = {
     "too_many_images": gettext_lazy("the model takes fewer images in one prompt"),
     "call_without_result": gettext_lazy("it is not finished"),
 }
-BY_PERSON = ("by_user", "tasks_off", "tasks_off_here")
+MEMORY_OFF = ("memory_off", "memory_off_here", "memory_off_persona", "memory_off_workspace")
+BY_PERSON = ("by_user", "tasks_off", "tasks_off_here", *MEMORY_OFF)
 NO_ROOM = ("no_room", "behind_gap")
 UNSEEN = ("project_image", "no_vision", "too_many_images")  # reasons for which a picture is not sent
 UNFINISHED = ("call_without_result", "result_without_call")
@@ -129,6 +146,8 @@ CACHE_REASONS = {
     "persona_moved": gettext_lazy("the persona moved: it stands below the conversation, which has grown"),
     "files_changed": gettext_lazy("the files of the project changed"),
     "files_moved": gettext_lazy("the files moved: they stand below the conversation, which has grown"),
+    "memory_changed": gettext_lazy("what is remembered changed"),
+    "memory_moved": gettext_lazy("what is remembered moved: it stands below the conversation, which has grown"),
     "tasks_changed": gettext_lazy("the tasks changed"),
     "summary_changed": gettext_lazy("the summary changed"),
     "reminder_moved": gettext_lazy("the reminder moved to the end"),
@@ -209,8 +228,9 @@ def status_line(report: ResolvedReport, whole: str, *, names: bool = True) -> St
     `whole` is the sentence for a prompt in which nothing was left out, shortened or summarised. Without `names` the
     line only counts.
     """
-    # The user knows which sources they have excluded.
-    sources = [source for source in report["sources"] if source.get("reason") not in BY_PERSON]
+    # The user knows which sources they have excluded, and nobody asked for a fact that only shares a word.
+    quiet = (*BY_PERSON, "memory_full")
+    sources = [source for source in report["sources"] if source.get("reason") not in quiet]
     lines = [
         *_missing(sources, names),
         *_left_out_messages(sources, report["unloaded"]),

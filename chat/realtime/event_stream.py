@@ -256,7 +256,8 @@ def state_hint(conversation_id: UUID) -> dict[str, str]:
     return {"type": "conversation.next", "conversation": str(conversation_id)}
 
 
-def notify_marks(conversation_id: UUID, question: UUID) -> None:
-    """Make open pages reload the turn of this question and the plan after the commit."""
-    changed = {"type": "conversation.marks", "conversation": str(conversation_id), "message": str(question)}
+def notify_marks(conversation_id: UUID, question: UUID | None = None) -> None:
+    """Make open pages reload this question, or all turns without one, and the plan after the commit."""
+    changed = {"type": "conversation.marks", "conversation": str(conversation_id)}
+    changed |= {"message": str(question)} if question is not None else {}
     transaction.on_commit(partial(async_to_sync(announce), conversation_id, changed))

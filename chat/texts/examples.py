@@ -23,7 +23,18 @@ from chat.context.rendering import (
     reminder_text,
     system_text,
 )
-from chat.context.types import Block, ContextMessage, ContextRequest, Document, ImageRef, PromptMessage, Room
+from chat.context.types import (
+    Block,
+    ContextMessage,
+    ContextRequest,
+    Document,
+    ImageRef,
+    Memory,
+    MemoryFact,
+    PromptMessage,
+    Room,
+)
+from chat.memory.passes import pass_prompt
 from chat.models import Summary
 from chat.models.summary import text_of
 from chat.prompts.files import BY_SEARCH, FOUND, NOT_SHOWN, listing_line, listing_text
@@ -39,6 +50,7 @@ from personas.texts import (
     CITATIONS,
     FILES_ALONE,
     IN_PROMPTS,
+    PROPOSALS,
     READINGS,
     SCANS,
     SHORTER,
@@ -122,6 +134,8 @@ def _example_rows(name: str, texts: Texts) -> Iterable[tuple[str, str, str]]:
         return [("file", "user", files), ("current", "user", texts[name])]
     if group == SCANS:
         return [("", "user", texts["page_read"])]
+    if group == PROPOSALS:
+        return [("", message.role, message.text) for message in pass_prompt(["I moved to Hue in May."], texts)]
     if group == READINGS:
         return [("", message.role, message.text) for message in _reading(name, texts)]
     return [("", "user", _run_message(name, texts))]
@@ -171,6 +185,7 @@ def _prompt(name: str, texts: Texts) -> list[PromptMessage]:
         tasks=Block(render(_tasks(), texts)),
         summary=Block(text_of(_stored_summary(), texts)),
         persona=Block(_instructions(texts)),
+        memory=_memory(texts),
         file_listing=Block(_listing(name, texts)),
         reminder=Block(reminder),
         texts=texts,
@@ -187,6 +202,13 @@ def _instructions(texts: Texts) -> str:
     persona = (texts.fill("persona_heading", name="Ana"), "Answer as our head of purchasing would.")
     project = (texts.fill("project_heading", name="Christmas"), "Prices are in euros.")
     return "\n".join(filter(None, (*persona, *project)))
+
+
+def _memory(texts: Texts) -> Memory:
+    about = texts.fill("memory_about", text="I run the shop in Hue.")
+    answering = texts.fill("memory_answering", text="In short sentences.")
+    fact = MemoryFact("8c55", "Allergic to hazelnuts.", "matches")
+    return Memory(texts["memory"], f"{about}\n{answering}", (fact,))
 
 
 def _messages(name: str, texts: Texts) -> Iterable[ContextMessage]:

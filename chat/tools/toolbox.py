@@ -12,7 +12,7 @@ import asyncio
 import logging
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from uuid import UUID
+from uuid import UUID, uuid4
 
 from django.utils.translation import gettext_noop
 
@@ -25,6 +25,7 @@ from chat.models.summary import in_force
 from chat.models.tree import branch_rows
 from chat.tools.conversation import CONVERSATION_GUIDANCE, SearchConversation
 from chat.tools.files import READ_GUIDANCE, SEARCH_GUIDANCE, FileScope, ReadFile, SearchFiles
+from chat.tools.memory import REMEMBER_GUIDANCE, Remember
 from chat.tools.on_demand import (
     FIND_TOOLS,
     SEPARATOR,
@@ -153,12 +154,13 @@ def toolbox_for(
     files: Sequence[File] = (),
     chosen: Collection[str],
     search_asks: bool,
+    answer: UUID | None = None,
 ) -> Toolbox:
     """Return the product's own tools; none for a model that cannot call tools.
 
     `files`: the files of a question that is not stored yet. `chosen`: the names of web and task tools that the user may
     use and that the persona names or, without a persona, the workspace offers. `search_asks`: each web search waits for
-    the user's permission.
+    the user's permission. `answer`: the id of the answer that is being written; None in a plan, which calls no tool.
     """
     if not model.tools:
         return NO_TOOLS
@@ -172,6 +174,7 @@ def toolbox_for(
         *_conversation_tools(conversation),
         *(_web_tools(chosen, conversation, gate, persona=persona, question=question) if web else ()),
         *task_tools(task_context, named=TASKS in chosen),
+        *_memory_tools(chosen, conversation, answer or uuid4()),
     ]
     tools = {guidance.name: tool for guidance, tool in offered}
     asking = {OPEN_GUIDANCE.name, WEB_GUIDANCE.name} if search_asks else {OPEN_GUIDANCE.name}
@@ -217,6 +220,14 @@ def _conversation_tools(conversation: Conversation) -> Iterator[tuple[ToolGuidan
     """Yield the search of the conversation if a summary replaces messages. It does not depend on the persona."""
     if in_force(conversation.pk, conversation.leaf_id) is not None:
         yield CONVERSATION_GUIDANCE, SearchConversation(conversation)
+
+
+def _memory_tools(
+    chosen: Collection[str], conversation: Conversation, answer: UUID
+) -> Iterator[tuple[ToolGuidance, Tool]]:
+    """Yield the tool that proposes facts about the person, if they allow it. It does not depend on the persona."""
+    if REMEMBER_GUIDANCE.name in chosen:
+        yield REMEMBER_GUIDANCE, Remember(conversation, answer)
 
 
 def _searching(scope: FileScope) -> Iterator[tuple[ToolGuidance, Tool]]:

@@ -17,6 +17,7 @@ from accounts.access.offered_models import offered_models, with_favourites
 from accounts.access.rights import models_of
 from accounts.models import User
 from chat.conversations.branches import BranchView, answers_side_by_side, build_branch_views
+from chat.memory.listing import ShownFact, proposals_below
 from chat.models import Conversation, Message, SummaryJob, Turn
 from chat.models.conversation_state import ChatScope
 from chat.models.parts import MessagePart
@@ -86,7 +87,7 @@ class MessageView:
     branch.
     `newest`: this is the last message of the displayed branch. `alternatives` are the answers shown side by side,
     including this one. `summary` covers everything up to this message. `failed` is the failed job of a newer summary.
-    `html_size` is the size of this message alone, in bytes.
+    `html_size` is the size of this message alone, in bytes. `proposals` are the facts that wait below the answer.
     """
 
     row: Message
@@ -99,6 +100,7 @@ class MessageView:
     summary: SummaryView | None = None
     failed: SummaryJob | None = None
     html_size: int = 0
+    proposals: Sequence[ShownFact] = ()
 
     @property
     def size(self) -> int:
@@ -340,6 +342,7 @@ def build_views(
         message.conversation = conversation
     answers = [message for message in (*messages, *group) if message.role == Message.Role.ASSISTANT]
     _reload_numbers(conversation, answers)
+    proposals = proposals_below(conversation, [answer.pk for answer in answers])
     titles = file_titles(conversation)
     sources = {message.pk: sources_of_message(message, titles) for message in answers}
     blocks = render_answers(
@@ -349,7 +352,8 @@ def build_views(
     def view(message: Message) -> MessageView:
         newest = message.pk == conversation.leaf_id
         shown = _view(message, sources.get(message.pk, Sources()), blocks.get(message.pk, ()))
-        return replace(shown, marks=marks, branch=branches[message.pk], newest=newest)
+        waiting = proposals.get(message.pk, ())
+        return replace(shown, marks=marks, branch=branches[message.pk], newest=newest, proposals=waiting)
 
     views = [view(message) for message in messages]
     if group:

@@ -6,7 +6,7 @@ from django.db import migrations, models
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('personas', '0015_tool_share'),
+        ('personas', '0016_memory'),
     ]
 
     operations = [

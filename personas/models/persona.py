@@ -227,6 +227,21 @@ class BudgetProfile(models.Model):
         db_default=False,
         help_text="Off: only after a search.",
     )
+    memory_share = models.DecimalField(
+        "share of the room for what is remembered",
+        max_digits=4,
+        decimal_places=3,
+        default=Decimal("0.03"),
+        db_default=Decimal("0.03"),
+        validators=SHARE,
+        help_text="0 to 1, of what a prompt may have. Profiles and pinned facts are always sent.",
+    )
+    memory_most = models.PositiveIntegerField(
+        "most tokens for what is remembered",
+        default=600,
+        db_default=600,
+        help_text="In tokens: the limit of the share above in large windows.",
+    )
     summaries = models.BooleanField(
         "summarise long conversations", default=True, help_text="Summarise in the background, before the room is full."
     )
@@ -382,6 +397,11 @@ class Persona(WithFace):
     )
     reminders = models.ManyToManyField(Reminder, blank=True, related_name="personas")
     date_awareness = models.CharField(max_length=10, choices=DateAwareness, default=DateAwareness.DAY)
+    memory = models.BooleanField(
+        default=True,
+        db_default=True,
+        help_text="Whether its prompts have what is remembered about the person who asks.",
+    )
     starter_messages = ArrayField(models.CharField(max_length=MAX_STARTER), default=list, blank=True)
     visibility = models.CharField(max_length=20, choices=Visibility, default=Visibility.PRIVATE)
     version = models.PositiveIntegerField(default=1, editable=False)

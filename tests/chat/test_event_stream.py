@@ -365,6 +365,7 @@ def test_an_answer_goes_on_while_redis_is_away_and_its_events_follow(
         has_summary=False,
         has_marks=False,
         has_tasks=False,
+        has_memory=False,
         run_step=None,
         scope_above={},
     )

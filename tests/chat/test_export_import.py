@@ -192,7 +192,8 @@ def test_a_conversation_far_too_deep_for_recursion_is_imported(upload: Upload, u
     [
         (b"", "not_an_export"),
         (b"\x89PNG\r\n", "not_an_export"),
-        (b'{"mapping": {}}', "not_an_export"),
+        (b'{"a": {}}', "not_an_export"),
+        (b'{"a": {}} {"b": {}}', "not_an_export"),
         (as_json({"a": 1}, {"b": 2}), "not_an_export"),
         (as_zip(b"[]", "other.json"), "not_an_export"),
         (as_json(claude())[:-40], "damaged_export"),
@@ -306,7 +307,8 @@ def test_what_was_uploaded_for_an_import_that_failed_is_kept_and_tried_again(
     jobs.run(failed.pk)
     again = browser.get(f"/api/v1/imports/{failed.pk}/").json()
     assert (again["status"], again["imported"], again["error_code"]) == ("done", 1, "")
-    assert (again["size"], again["kept_until"], stored_bytes(user)) == (0, None, 0)
+    assert (again["size"], again["kept_until"]) == (0, None)
+    assert stored_bytes(user) == len("private")  # the text of the attached file
     refused = browser.post(address.format(failed.pk), headers={"Accept": "application/json"})
     assert refused.status_code == 409 and b"has not failed" in refused.content
 
@@ -456,7 +458,7 @@ def test_programs_import_and_take_everything_out_again(application: Application,
         with zipfile.ZipFile(io.BytesIO(content.content)) as archive:
             assert archive.testzip() is None
             kinds = sorted(name.partition("/")[0] for name in archive.namelist() if "/" in name)
-            assert kinds == ["json"] * 3 + ["md"] * 3
+            assert kinds == ["files"] + ["json"] * 3 + ["md"] * 3
             bodies = [json.loads(archive.read(name)) for name in archive.namelist() if name.startswith("json/")]
         place = next(body["id"] for body in bodies if body["title"] == "With Claude")
         assert api.get(f"/conversations/{place}/export/").json()["id"] == place

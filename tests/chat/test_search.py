@@ -11,10 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from accounts.models import User
-from chat.conversations.importing.jobs import store
+from chat.conversations.importing.journal import ImportJournal
 from chat.conversations.importing.reading import ImportedConversation, ImportedMessage
+from chat.conversations.importing.storing import ForeignRows
 from chat.conversations.search import cut_excerpt, search
-from chat.models import Conversation, Message
+from chat.models import Conversation, Import, Message
 from chat.models.words import parse_query, tsquery
 from core.marks import without_marks
 from projects.models import Project
@@ -300,7 +301,8 @@ def test_what_others_called_theirs_is_not_read_by_a_search(user: User, query: st
 def test_a_message_belongs_to_whom_its_conversation_does(user: User) -> None:
     """This holds too for a message of code that does not set the owner, and for one from before the column."""
     expected = [ImportedMessage("1", None, True, "brought along", None)]
-    conversation = store(user, ImportedConversation("elsewhere:1", "", None, None, False, expected, None))
+    rows = ForeignRows(user, ImportJournal(Import.objects.create(owner=user, name="export")))
+    conversation, _ = rows.store(ImportedConversation("elsewhere:1", "", None, None, False, expected, None))
     saying(user, "written")
     assert set(Message.objects.values_list("owner", flat=True)) == {user.pk}
     other = User.objects.create_user("other")

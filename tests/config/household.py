@@ -23,6 +23,7 @@ from accounts.models import AdminRecord, Limit, OpenIDProvider, PeopleGroup, Use
 from accounts.services import create_token
 from chat.lab.models import Replay
 from chat.ledger.models import ModelCall
+from chat.memory.models import Fact
 from chat.models import (
     Conversation,
     Import,
@@ -167,6 +168,7 @@ def household(people: Callable[..., User]) -> Iterator[Household]:
     share = Share.objects.create(conversation=turn.conversation, leaf=turn.answer, title=PRIVATE)
     brought = Import.objects.create(owner=owner, name=PRIVATE, status="done", results=[])
     saved = SavedPrompt.objects.create(owner=owner, name=PRIVATE, text=PRIVATE)
+    fact = Fact.objects.create(owner=owner, text=PRIVATE, status="kept", proposed_by="person", answer=turn.answer)
     team_share = TeamShare.objects.create(
         conversation=turn.conversation,
         leaf=turn.answer,
@@ -181,6 +183,7 @@ def household(people: Callable[..., User]) -> Iterator[Household]:
         share,
         team_share,
         brought,
+        fact,
         SavedPrompt.objects.create(project=project, name=PRIVATE, text=PRIVATE),
         saved,
     ]
@@ -222,6 +225,8 @@ def household(people: Callable[..., User]) -> Iterator[Household]:
         "projects/pk": str(project.pk),
         "personas/pk": str(persona.pk),
         "prompts/pk": str(saved.pk),
+        "facts/pk": str(fact.pk),
+        "memories/pk": str(fact.pk),
         "sources/number": "1",
         "citations/part": "0",
         "citation": "0",

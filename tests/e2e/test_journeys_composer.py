@@ -106,7 +106,7 @@ def test_a_message_is_put_together_and_sent(composer_data: str, second_model: st
     screen.press(page.locator(".plan-line"))
     panel = page.locator("#panel")
     expect(panel.get_by_role("heading", name="What the model will see")).to_be_visible()
-    for group in ("Instructions", "Persona and project", "Files", "This question"):
+    for group in ("Instructions", "Persona, project and memory", "Files", "This question"):
         expect(panel.get_by_role("region", name=group)).to_be_visible()
     expect(panel).to_contain_text("dropped.txt")
     screen.check(panel)

@@ -24,7 +24,16 @@ REMINDER_HEADING = "Reminder from the workspace, not written by the person:"
 SEARCHES = ("search_files", "read_file", "web_search", "open_url")
 TOOLS = {
     *SEARCHES,
-    *("search_conversation", "read_result", "list_tasks", "create_task", "draft_checklist", "mark_item", "ask_user"),
+    *(
+        "search_conversation",
+        "read_result",
+        "list_tasks",
+        "create_task",
+        "draft_checklist",
+        "mark_item",
+        "ask_user",
+        "remember",
+    ),
 }
 _INSTRUCTIONS = re.compile(r"(?:<note>\n)?# (?:Persona|Instructions of the project) “")
 _CITE = re.compile(r"\b[Cc]ite\b")

@@ -41,6 +41,7 @@ class WorkspaceAdmin(RowAdmin):
                 )
             },
         ),
+        ("Memory", {"fields": ("memory", "memory_unasked", "memory_answering", "memory_days")}),
         ("Files", {"fields": ("page_reader",)}),
         ("Sharing", {"fields": ("sharing",)}),
         (

@@ -61,6 +61,7 @@ class WorkspaceForm(forms.ModelForm[Workspace]):
         widgets: ClassVar = {
             "notice": UnfoldAdminTextareaWidget(attrs={"rows": 3}),
             "suggestions": UnfoldAdminTextareaWidget(attrs={"rows": 4}),
+            "memory_answering": UnfoldAdminTextareaWidget(attrs={"rows": 4}),
         }
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:

@@ -65,6 +65,7 @@ class Workspace(models.Model):
     MAX_ABOUT = 200  # characters
     MOST_SUGGESTIONS = 4
     MAX_SUGGESTION = 200  # characters
+    MAX_ANSWERING = 1_500  # characters
 
     class SecondFactor(models.TextChoices):
         NOBODY = "nobody", _("Nobody has to have one")
@@ -156,6 +157,40 @@ class Workspace(models.Model):
             "A model's web search waits until the owner of the conversation allows "
             "it. Off: people decide in their settings. The search terms are sent to "
             "the search service."
+        ),
+    )
+    memory = models.BooleanField(
+        "memory",
+        default=True,
+        db_default=True,
+        help_text=(
+            "People may write a profile for the models, and models may propose facts about people who allow it. Off: "
+            "nothing of it is sent, and nothing new is stored."
+        ),
+    )
+    memory_unasked = models.BooleanField(
+        "facts kept without asking",
+        default=False,
+        db_default=False,
+        help_text="People may choose that facts which a model proposes are kept without asking them.",
+    )
+    memory_answering = models.TextField(
+        "how models should answer by default",
+        blank=True,
+        default="",
+        db_default="",
+        max_length=MAX_ANSWERING,
+        help_text="For people who have not written how models should answer them. At most 1,500 characters.",
+    )
+    memory_days = days(
+        "days that facts are kept",
+        3650,
+        least=0,
+        default=0,
+        db_default=0,
+        help_text=(
+            "Days after a fact was last used; 0 is for ever. Then it is forgotten, unless it or its person is under a "
+            "legal hold."
         ),
     )
     citation_model = models.ForeignKey(

@@ -1,9 +1,9 @@
-"""`python -m chat.conversations.importing PARENT` reads an export on standard input, in a confined process.
+"""`python -m chat.conversations.importing PARENT NAME` reads an export on standard input, in a confined process.
 
 It writes lines of JSON. Each line has the `percent` that is read. The line of a conversation also has its `title` and
 `known`, whether its shape is known. It has either `foreign`, the conversation, or `why`, the reason against importing
-it. An export of Glasshouse itself has other lines, too (`own_exports`). The last line has only `error`: `code` and
-`detail`, or null if the whole export was read.
+it. Personas, prompts and memories of another product, and an export of Glasshouse itself, have other lines, too
+(`own_exports`). The last line has only `error`: `code` and `detail`, or null if the whole export was read.
 """
 
 import json
@@ -15,7 +15,10 @@ from pathlib import Path
 from typing import IO, Any
 
 from chat.conversations.importing import own_exports
-from chat.conversations.importing.reading import MAX_TITLE, Unusable, reader_of, text_of
+from chat.conversations.importing.openwebui import folder
+from chat.conversations.importing.pictures import ArchiveFiles
+from chat.conversations.importing.products import reader_of
+from chat.conversations.importing.reading import MAX_TITLE, ImportedListRow, Unusable, text_of
 from chat.conversations.importing.stream import ExportRow, rows
 from core.errors import ProductError
 from core.json_types import JsonObject
@@ -24,20 +27,20 @@ from readers.confinement import limit, seal
 
 MEMORY = 300_000_000  # bytes of address space
 CPU_SECONDS = 120
-UNKNOWN_SHAPE = gettext_noop("It has the shape of neither ChatGPT's nor Claude's conversations.")
+ROWS_IN_LINE = 200  # of a list
+UNKNOWN_SHAPE = gettext_noop("It does not have the shape of a conversation of a product that can be read.")
 TOO_LARGE = gettext_noop("Reading it took too much memory.")
 CODE = (Path(__file__).parent, Path(__file__).parents[3] / "core")
 
 
-def lines(upload: IO[bytes]) -> Iterator[Any]:
+def lines(upload: IO[bytes], name: str = "") -> Iterator[Any]:
     try:
         if (conversation := own_exports.single_conversation(upload)) is not None:
             yield own_exports.conversation_line(conversation)
         elif own_exports.is_own_zip(upload):
             yield from own_exports.zip_lines(upload)
         else:
-            for row in rows(upload):
-                yield _line(row) if isinstance(row, ExportRow) else {"percent": row}
+            yield from _foreign_lines(upload, name)
         yield {"error": None}
     except ProductError as error:
         yield {"error": {"code": error.code, "detail": error.sentence.dump()}}
@@ -50,7 +53,28 @@ def lines(upload: IO[bytes]) -> Iterator[Any]:
         }
 
 
-def _line(row: ExportRow) -> JsonObject:
+def _foreign_lines(upload: IO[bytes], name: str) -> Iterator[JsonObject]:
+    """Yield the lines of another product's export. Rows of its lists are collected into lines."""
+    lists: dict[str, list[JsonObject]] = {}
+    files: ArchiveFiles | None = None
+    for row in rows(upload, name):
+        if not isinstance(row, ExportRow):
+            yield {"percent": row}
+            continue
+        if files is None and row.archive is not None:
+            files = ArchiveFiles(row.archive)
+        line = _line(row, files)
+        if isinstance(line, ImportedListRow):
+            lists.setdefault(line.name, []).append(line.row)
+            if len(lists[line.name]) >= ROWS_IN_LINE:
+                yield {"percent": row.percent, "list": line.name, "rows": lists.pop(line.name)}
+        else:
+            yield line
+    for each, its_rows in lists.items():
+        yield {"percent": 100, "list": each, "rows": its_rows}
+
+
+def _line(row: ExportRow, files: ArchiveFiles | None) -> JsonObject | ImportedListRow:
     value = row.value
     parse = reader_of(value)
     title = " ".join(text_of(value.get("title") or value.get("name")).split()) if isinstance(value, dict) else ""
@@ -58,7 +82,15 @@ def _line(row: ExportRow) -> JsonObject:
     if parse is None:
         return {**line, "why": UNKNOWN_SHAPE}
     try:
-        return line if row.why else {**line, "foreign": asdict(parse(value))}
+        if row.why:
+            return line
+        result = parse(value)
+        if isinstance(result, ImportedListRow):
+            return result
+        result.folder = folder(row.folder)
+        if files is not None:
+            files.add_to(result)
+        return {**line, "foreign": asdict(result)}
     except Unusable as error:
         return {**line, "why": error.sentence.dump()}
     except MemoryError:
@@ -72,6 +104,6 @@ def _text(moment: datetime) -> str:
 if __name__ == "__main__":
     limit(int(sys.argv[1]), MEMORY, CPU_SECONDS)
     seal(CODE)
-    for each in lines(sys.stdin.buffer):
+    for each in lines(sys.stdin.buffer, sys.argv[2]):
         sys.stdout.write(json.dumps(each, default=_text) + "\n")
         sys.stdout.flush()

@@ -16,12 +16,18 @@ from typing import IO
 from django.utils.translation import gettext_noop
 
 from chat.conversations.importing.reading import (
+    MAX_FOLDER,
+    MAX_TAGS,
     MAX_TITLE,
     ImportedConversation,
+    ImportedFile,
     ImportedMessage,
     Unusable,
     checked,
+    list_of,
     moment,
+    name_of,
+    object_of,
     text_of,
 )
 from chat.conversations.importing.results import Entry, ExportEntry, FilePiece, ListEntry
@@ -35,6 +41,10 @@ SILENCE = 120.0  # seconds
 LONGEST_SENTENCE = 1_000  # characters of a sentence from the process
 MAX_SOURCE = 160  # characters
 MAX_LINE = 80_000_000  # bytes per conversation
+MAX_JOINED_FILES = 1_000  # of one answer, which may have been several messages
+MAX_MODEL = 200  # characters of a model's name
+MAX_LOSSES = 50  # kinds of losses
+MAX_COUNT = 1_000_000_000
 PIECE = 1024 * 1024  # bytes
 _SENTENCES = {
     "took_too_long": gettext_noop(
@@ -49,14 +59,16 @@ _SIGNALS = {signal.SIGXCPU: "took_too_long", signal.SIGKILL: "too_much_memory"}
 logger = logging.getLogger(__name__)
 
 
-def entries(upload: IO[bytes]) -> Iterator[tuple[Entry | None, int]]:
+def entries(upload: IO[bytes], name: str) -> Iterator[tuple[Entry | None, int]]:
     """Yield each entry, or None from time to time, with the percentage of the export that has been read.
+
+    `name`: of the uploaded file.
 
     Raises a `ProductError` about the export.
     """
     with tempfile.TemporaryFile() as errors:
         process = subprocess.Popen(
-            [sys.executable, "-m", "chat.conversations.importing", str(os.getpid())],
+            [sys.executable, "-m", "chat.conversations.importing", str(os.getpid()), name.replace("\0", "")],
             cwd=ROOT,
             env=ENVIRONMENT,
             stdin=upload.fileno(),
@@ -139,10 +151,19 @@ def _foreign(fields: JsonObject) -> ImportedConversation:
     messages: list[ImportedMessage] = []
     seen: set[str | None] = {None}
     for entry in fields["messages"]:
-        files = [text_of(name)[:255] for name in entry["files"]]
+        files = [_file(object_of(file)) for file in entry["files"][:MAX_JOINED_FILES]]
         question = entry["question"] is True
         created = moment(entry["created"])
-        message = ImportedMessage(str(entry["id"]), entry["parent"], question, text_of(entry["text"]), created, files)
+        message = ImportedMessage(
+            str(entry["id"]),
+            entry["parent"],
+            question,
+            text_of(entry["text"]),
+            created,
+            files,
+            reasoning=text_of(entry["reasoning"]),
+            model=text_of(entry["model"])[:MAX_MODEL],
+        )
         if message.parent not in seen or message.id in seen:
             raise ValueError(message.id)
         seen.add(message.id)
@@ -156,7 +177,24 @@ def _foreign(fields: JsonObject) -> ImportedConversation:
             archived=fields["archived"] is True,
             messages=messages,
             leaf=fields["leaf"] if fields["leaf"] in seen else None,
+            losses={
+                text_of(name)[:20]: count
+                for name, count in list(object_of(fields["losses"]).items())[:MAX_LOSSES]
+                if isinstance(count, int) and 0 < count <= MAX_COUNT
+            },
+            tags=[text_of(tag) for tag in list_of(fields["tags"])[:MAX_TAGS]],
+            folder=text_of(fields["folder"])[:MAX_FOLDER],
+            pinned=fields["pinned"] is True,
         )
+    )
+
+
+def _file(fields: JsonObject) -> ImportedFile:
+    return ImportedFile(
+        name_of(fields["name"]) or "file",
+        text=text_of(fields["text"]),
+        data=text_of(fields["data"]),
+        key=text_of(fields["key"])[:MAX_SOURCE],
     )
 
 

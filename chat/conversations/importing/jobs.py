@@ -1,19 +1,20 @@
 """Import the conversations of another product, or an export of Glasshouse.
 
 1. `start_import` stores the upload and the row. A worker claims it (`run`).
-2. `_import` reads the export in a confined process and stores each conversation in a transaction of its own. An export
-   of Glasshouse also has lists and files (`restoring`).
-3. `_end` deletes the upload and starts the count of tokens (`counting`).
+2. `_import` reads the export in a confined process and stores each conversation in a transaction of its own (`storing`,
+   `own_conversations`). Lists and files come, too (`restoring`). The journal notes each row that is made.
+3. `_import` deletes the upload at the end, and starts the count of tokens (`counting`).
 
-If a worker is lost, the next one starts again, and recognises stored conversations by their source. The upload of a
-failed import is kept for a while, for another try.
+If a worker is lost, the next one starts again, and recognises stored conversations by their source. A person can pause
+an import; the worker stops at its next save. The upload of a failed or paused import is kept for a while, so that it
+can go on. `chat.conversations.import_undo` removes what an import has made.
 """
 
 import logging
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from functools import partial
 from typing import Any
 from uuid import UUID
@@ -34,17 +35,17 @@ from accounts.models import Right, User
 from accounts.realtime import News, notify
 from chat.conversations.importing.confined import entries
 from chat.conversations.importing.counting import COUNTS
+from chat.conversations.importing.journal import ImportJournal
 from chat.conversations.importing.own_conversations import existing_own, store_own
-from chat.conversations.importing.reading import MAX_TITLE, ImportedConversation, ImportedMessage, Unusable
+from chat.conversations.importing.reading import Unusable
 from chat.conversations.importing.restoring import OwnLists
 from chat.conversations.importing.results import ExportEntry, FilePiece, ImportResult, ListEntry, Outcome
+from chat.conversations.importing.storing import ForeignRows
 from chat.conversations.importing.stream import not_an_export
-from chat.models import Attachment, Conversation, Import, Message
-from chat.models.words import title_from
+from chat.models import Conversation, Import, ImportedRow
 from core.audit.services import record
 from core.errors import NotFound, ProductError
 from core.jobs import JobKind
-from core.lines import first_line
 from core.permissions import Action, has_right
 from core.requests import get_or_404
 from core.sentences import Sentence
@@ -54,9 +55,6 @@ from files.storage import storage_error, wait_for_storage
 STALE_AFTER = timedelta(seconds=60)
 MAX_ATTEMPTS = 3
 SAVE_EVERY = 1.0  # seconds
-STEP = timedelta(milliseconds=1)
-BATCH_ROWS = 500  # rows per statement
-EARLIEST_TIME = datetime(1990, 1, 1, tzinfo=UTC)
 PLACE = "imports"  # folder in the storage
 UNFINISHED = timedelta(days=1)
 
@@ -133,11 +131,11 @@ def _require_none_live(owner: User) -> None:
 
 
 def retry_import(*, user: User, job: Import) -> None:
-    """Try a failed import again from its upload. Staff may do so for others.
+    """Let a failed or paused import go on from its upload. Staff may do so for others.
 
     Raises `not_failed` and `upload_gone` (409), and `import_running` (429) while another import of its owner runs.
     """
-    _require_owner(user, job, "change")
+    require_owner(user, job, "change")
     with transaction.atomic():
         _require_turn(job.owner)
         failed = Import.objects.kept().filter(pk=job.pk)
@@ -150,13 +148,27 @@ def retry_import(*, user: User, job: Import) -> None:
             error_detail="",
             finished=None,
         ):
-            if Import.objects.filter(pk=job.pk, status=Import.Status.FAILED).exists():
+            if Import.objects.filter(pk=job.pk, status__in=Import.RESUMABLE).exists():
                 detail = Sentence("The upload was deleted. Upload the export again.")
                 raise ProductError("upload_gone", detail, status=409)
-            detail = Sentence("This import has not failed, so there is nothing to try again.")
+            detail = Sentence("This import has not failed and is not paused, so there is nothing to try again.")
             raise ProductError("not_failed", detail, status=409)
         IMPORTS.hand_over(job.pk)
     job.refresh_from_db()
+
+
+def pause_import(*, user: User, job: Import) -> None:
+    """Pause an import. What it has imported stays, and `retry_import` lets it go on. Staff may pause those of others.
+
+    The worker stops within a second or with its next conversation. Raises `not_running` (409).
+    """
+    require_owner(user, job, "change")
+    running = Import.objects.filter(pk=job.pk, status__in=Import.PAUSABLE)
+    if not running.update(status=Import.Status.PAUSED, finished=timezone.now()):
+        detail = Sentence("This import is not under way, so it cannot be paused.")
+        raise ProductError("not_running", detail, status=409)
+    job.refresh_from_db()
+    notify(job.owner_id, News.CONVERSATIONS)
 
 
 def remove_import(*, user: User, job: Import) -> None:
@@ -164,7 +176,7 @@ def remove_import(*, user: User, job: Import) -> None:
 
     Raises `import_under_way` (409) if the import has not ended, and `legal_hold` (409).
     """
-    _require_owner(user, job, "delete")
+    require_owner(user, job, "delete")
     with transaction.atomic():
         row = Import.objects.select_for_update().filter(pk=job.pk).first()
         if row is None:
@@ -187,13 +199,17 @@ def _delete_upload(blob: str) -> None:
         logger.warning("an upload is deleted later: %s", error.code)
 
 
-def _require_owner(user: User, job: Import, right: Action) -> None:
+def require_owner(user: User, job: Import, right: Action) -> None:
+    """Raise `NotFound` unless the import is the user's, or the user has this right as staff."""
     if job.owner_id != user.pk and not has_right(user, right, job):
         raise NotFound("import")
 
 
 def sweep_uploads() -> None:
-    """Delete uploads whose import failed too long ago, and uploads without a row, such as those of deleted users."""
+    """Delete the uploads of imports that failed or were paused too long ago, and uploads without a row.
+
+    The uploads of a deleted user have no row.
+    """
     now = timezone.now()
     without_holds(Import.objects.kept()).filter(finished__lt=now - Import.KEPT_FOR).update(blob="", size=0)
     try:
@@ -236,13 +252,15 @@ def _import(job: Import) -> None:
     saved = time.monotonic()
     results: list[ImportResult] = []
     recognised = False
-    lists = OwnLists(job.owner)
+    journal = ImportJournal(job)
+    lists = OwnLists(job.owner, journal)
+    foreign = ForeignRows(job.owner, journal)
     with default_storage.open(job.blob) as upload:
-        for entry, percent in entries(upload):
+        for entry, percent in entries(upload, job.name):
             match entry:
                 case ExportEntry():
                     recognised |= entry.recognised
-                    result = _one(job, entry, lists)
+                    result = _one(entry, lists, foreign, journal)
                     results.append(result)
                     _count(job, result)
                 case ListEntry():
@@ -282,20 +300,20 @@ def _count(job: Import, result: ImportResult) -> None:
             job.skipped += 1
 
 
-def _one(job: Import, entry: ExportEntry, lists: OwnLists) -> ImportResult:
+def _one(entry: ExportEntry, lists: OwnLists, foreign: ForeignRows, journal: ImportJournal) -> ImportResult:
     """Import one conversation, in a transaction of its own."""
     result: ImportResult = {"title": entry.title, "outcome": "skipped", "why": entry.why, "conversation": None}
-    losses = Sentence("")
     try:
         if entry.own is not None:
             if (existing := existing_own(lists, entry.own)) is not None:
-                return _imported_before(existing)
-            stored, losses = store_own(lists, entry.own)
+                return imported_before(existing, journal)
+            with transaction.atomic():
+                stored, losses = store_own(lists, entry.own)
+                journal.add(ImportedRow.Kind.CONVERSATION, stored.pk, losses)
         elif entry.foreign is not None:
-            existing = Conversation.objects.filter(owner=job.owner, imported_from=entry.foreign.source).first()
-            if existing is not None:
-                return _imported_before(existing)
-            stored = store(job.owner, entry.foreign)
+            if (existing := foreign.existing(entry.foreign)) is not None:
+                return imported_before(existing, journal)
+            stored, losses = foreign.store(entry.foreign)
         else:
             return result
     except Unusable as error:
@@ -303,20 +321,28 @@ def _one(job: Import, entry: ExportEntry, lists: OwnLists) -> ImportResult:
     except IntegrityError:  # two imports of the same export at once
         return {**result, "outcome": "known", "why": gettext_noop("It is being imported already.")}
     except DatabaseError:
-        logger.exception("import %s: a conversation could not be stored", job.pk)
+        logger.exception("import %s: a conversation could not be stored", journal.job.pk)
         return {**result, "why": gettext_noop("It could not be stored.")}
     return {
         "title": stored.title, "outcome": "imported", "why": losses.dump(), "conversation": str(stored.pk)
     }  # fmt: skip
 
 
-def _imported_before(conversation: Conversation) -> ImportResult:
-    """Return the result for a conversation of an earlier import, and restore it if it was deleted."""
+def imported_before(conversation: Conversation, journal: ImportJournal) -> ImportResult:
+    """Return the result for a conversation that is here already, and restore it if it was deleted.
+
+    If this import has made it before it was interrupted, the result is the same as without the interruption.
+    """
     why = gettext_noop("It was imported before.")
     outcome: Outcome = "known"
+    if (own := journal.conversation(conversation.pk)) is not None:
+        why = own.why.dump()
+        outcome = "imported"
     if conversation.deleted is not None:
-        Conversation.objects.filter(pk=conversation.pk).update(deleted=None)
-        why = gettext_noop("It was imported before and deleted; now it is back.")
+        with transaction.atomic():
+            Conversation.objects.filter(pk=conversation.pk).update(deleted=None)
+            why = gettext_noop("It was imported before and deleted; now it is back.")
+            journal.add(ImportedRow.Kind.CONVERSATION, conversation.pk, Sentence(why))
         outcome = "imported"
     return {"title": conversation.title, "outcome": outcome, "why": why, "conversation": str(conversation.pk)}
 
@@ -331,71 +357,3 @@ def _save(job: Import, **fields: Any) -> bool:
     saved = IMPORTS.claimed(job).update(**{**progress, **fields})
     notify(job.owner_id, News.CONVERSATIONS)  # here, not for each conversation: an export may have thousands
     return bool(saved)
-
-
-@transaction.atomic
-def store(owner: User, foreign: ImportedConversation) -> Conversation:
-    """Store a conversation of an export. The ids contain its times, so that lists and branches keep their order."""
-    now = timezone.now()
-    created = _past(foreign.created, now)
-    title = first_line(foreign.title, MAX_TITLE)[:MAX_TITLE] or title_from(foreign.messages[0].text)
-    conversation = Conversation.objects.create(
-        owner=owner, title=title, titled=True, archived=foreign.archived, imported_from=foreign.source
-    )
-    times = _times(foreign.messages, created, now)
-    rows = _messages(conversation, foreign.messages, times)
-    Message.objects.bulk_create(rows.values(), BATCH_ROWS)
-    for key, message in rows.items():
-        message.created = times[key]  # the insert sets it to the current time
-    Message.objects.bulk_update(rows.values(), ["created"], BATCH_ROWS)
-    _attach(rows, foreign.messages)
-    leaf = rows.get(foreign.leaf or "") or max(rows.values(), key=lambda each: each.pk)
-    updated = _past(foreign.updated or max(times.values()), now)
-    Conversation.objects.filter(pk=conversation.pk).update(leaf=leaf, created=created, updated=updated)
-    return conversation
-
-
-def _times(messages: list[ImportedMessage], created: datetime, now: datetime) -> dict[str, datetime]:
-    """Return a time for each message, always later than its parent's time, even if the export's times are not."""
-    times: dict[str, datetime] = {}
-    for each in messages:
-        earliest = times[each.parent] + STEP if each.parent else created
-        times[each.id] = max(earliest, _past(each.created or earliest, now))
-    return times
-
-
-def _messages(
-    conversation: Conversation, messages: list[ImportedMessage], times: dict[str, datetime]
-) -> dict[str, Message]:
-    rows: dict[str, Message] = {}
-    for each in messages:
-        parent = rows[each.parent] if each.parent else None
-        rows[each.id] = Message(
-            id=_id(times[each.id]),
-            conversation=conversation,
-            owner_id=conversation.owner_id,
-            parent=parent,
-            depth=parent.depth + 1 if parent else 0,
-            role=Message.Role.USER if each.question else Message.Role.ASSISTANT,
-            parts=[{"type": "text", "text": each.text}] if each.text else [],
-        )
-    return rows
-
-
-def _id(moment: datetime) -> UUID:
-    return uuid7(nanoseconds=int(moment.timestamp() * 1_000_000_000))
-
-
-def _past(moment: datetime | None, now: datetime) -> datetime:
-    return min(max(moment, EARLIEST_TIME), now) if moment else now
-
-
-def _attach(rows: dict[str, Message], messages: list[ImportedMessage]) -> None:
-    Attachment.objects.bulk_create(
-        (
-            Attachment(message=rows[each.id], file=None, name=name, ordinal=number)
-            for each in messages
-            for number, name in enumerate(each.files)
-        ),
-        BATCH_ROWS,
-    )

@@ -1,21 +1,20 @@
 """Store a conversation of an own export: its tree, marks, summaries, turns and place in the lists.
 
-What cannot be kept is counted in `Losses`, and named in the result of the conversation.
+What cannot be kept is counted in `OwnLosses`, and named in the result of the conversation.
 """
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from typing import Any, NamedTuple, Protocol, get_args
+from typing import get_args
 from uuid import UUID
 
 from django.db import transaction
 from django.utils import timezone
-from uuid_utils.compat import uuid7
 
 from accounts.access.rights import models_of
-from accounts.models import User
+from chat.conversations.importing.listing import StoredConversation, set_listing
 from chat.conversations.importing.own_reports import MAX_CALLS, RowsHere, calls_of
 from chat.conversations.importing.own_rows import ExportedRow, is_uuid
 from chat.conversations.importing.reading import (
@@ -30,7 +29,7 @@ from chat.conversations.importing.reading import (
 from chat.conversations.importing.restoring import OwnLists, joined, past
 from chat.models import Attachment, Conversation, Mark, Message, Summary, Tag, Turn
 from chat.models.parts import FoundDocument, MessagePart, PassageSpan
-from core.errors import ProductError
+from core.ids import new_id_at
 from core.json_types import JsonObject
 from core.net.outgoing import OutgoingRequest
 from core.net.url_safety import is_http
@@ -57,7 +56,7 @@ AT_ONCE = 500  # rows per statement
 
 
 @dataclass(slots=True)
-class Losses:
+class OwnLosses:
     """The parts of a conversation that cannot be kept, with their numbers.
 
     `models` counts the answers of each model that the owner does not have.
@@ -92,29 +91,6 @@ class Losses:
         return joined(sentences) if sentences else Sentence("")
 
 
-class UpdateConversation(Protocol):
-    """The service that changes tags and the place above the list (`chat.conversations.services`)."""
-
-    def __call__(self, *, user: User, conversation: Conversation, fields: Mapping[str, Any]) -> Conversation: ...
-
-
-_updates: list[UpdateConversation] = []
-
-
-def update_conversations_with(service: UpdateConversation) -> None:
-    """Register the service of the package above, which this one does not import. Raises ValueError for a second one."""
-    if _updates:
-        raise ValueError(f"the service {_updates[0]!r} is registered already")
-    _updates.append(service)
-
-
-class StoredConversation(NamedTuple):
-    """A conversation that was stored, and the sentence about the parts that could not be kept."""
-
-    conversation: Conversation
-    losses: Sentence
-
-
 def source_of_own(body: JsonObject) -> str:
     """Return the conversation's source. Raises `Unusable` without an id."""
     return source_of(PRODUCT, body.get("id"))
@@ -141,7 +117,7 @@ class _OwnConversation:
         self.lists = lists
         self.owner = lists.owner
         self.row = row
-        self.losses = Losses()
+        self.losses = OwnLosses()
         self.models: Mapping[str, Model] = {model.name: model for model in models_of(lists.owner)}
         self.rows: dict[str, Message] = {}
         self.exported: dict[str, ExportedRow] = {}
@@ -157,6 +133,7 @@ class _OwnConversation:
             archived=row.flag("archived"),
             effort=row.choice("effort", Effort.values),
             tasks_in_prompts=row.flag("tasks_in_prompts", default=True),
+            memory_in_prompts=row.flag("memory_in_prompts", default=True),
             automatic_summaries=row.flag("automatic_summaries", default=True),
             persona=self._persona(),
             project=self._project(),
@@ -241,7 +218,7 @@ class _OwnConversation:
         feedback = row.choice("feedback", Message.Feedback.values) if is_answer else ""
         reasons = row.texts("feedback_reasons", MAX_REASONS, 40) if feedback else []
         return Message(
-            id=uuid7(nanoseconds=int(at.timestamp() * 1_000_000_000)),
+            id=new_id_at(at),
             conversation=conversation,
             owner_id=conversation.owner_id,
             role=role,
@@ -463,15 +440,9 @@ class _OwnConversation:
 
     def _listing(self, conversation: Conversation) -> None:
         """Set tags and the place above the list, as far as the owner's limits allow."""
-        fields: dict[str, Any] = {"tags": self.row.texts("tags", Tag.MOST_OF_ONE, Tag.MAX_NAME)}
-        if self.row.flag("pinned"):
-            fields["pinned"] = True
-        for name, value in fields.items():
-            try:
-                with transaction.atomic():
-                    _updates[0](user=self.owner, conversation=conversation, fields={name: value})
-            except ProductError as error:
-                self.losses.others.append(error.sentence)
+        tags = self.row.texts("tags", Tag.MOST_OF_ONE, Tag.MAX_NAME)
+        pinned = self.row.flag("pinned")
+        self.losses.others += set_listing(owner=self.owner, conversation=conversation, tags=tags, pinned=pinned)
         since = self.row.moment("pinned_since")
         if conversation.pinned and since is not None:
             Conversation.objects.filter(pk=conversation.pk).update(pinned=past(since))

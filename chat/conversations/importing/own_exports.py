@@ -23,7 +23,7 @@ from core.sentences import Sentence
 CONVERSATION_FORMAT = "glasshouse.conversation/1"
 WORKSPACE_FORMAT = "glasshouse.workspace/1"
 # In the order in which they are read: a list names only rows of the lists before it.
-LISTS = ("settings", "files", "personas", "projects", "prompts", "tasks")
+LISTS = ("settings", "files", "personas", "projects", "prompts", "profile", "memory", "tasks")
 MAX_MEMBER = 40_000_000  # bytes of one JSON file, unpacked
 MAX_FILES = 4_000_000_000  # bytes of all files, unpacked
 PIECE = 512 * 1024  # bytes of a file in one line

@@ -1,12 +1,13 @@
-"""Read a conversation from another product's export.
+"""Types and helpers to read conversations of other products (`products` lists these).
 
-To add a product: 1. write a function that reads a row of its export and returns `checked(ImportedConversation(...))`;
-2. return it in `reader_of` for rows of its shape; 3. add the keys that it reads to `stream._KEPT`.
+A reader names what it leaves out: it counts each part in `ImportedConversation.losses`, under a key of
+`storing.LOSSES`.
 """
 
+import re
 from collections import deque
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -17,7 +18,17 @@ MAX_MESSAGES = 50_000  # messages of one conversation
 MAX_TITLE = 200  # characters
 MAX_TEXT = 1_000_000  # characters of one message, as for a message that is typed here
 MAX_CONVERSATION = 10_000_000  # characters of one conversation
-SPOKEN = ("text", "multimodal_text")  # content types of ChatGPT with words; others are code, thoughts, results
+MAX_FILES = 50  # files of one message
+MAX_NAME = 255  # characters of a file's name
+MAX_TAGS = 20
+MAX_FOLDER = 100  # characters
+PASTED = "Pasted text.txt"  # the name of a text that was pasted without one
+PICTURE = "picture"  # the name of a picture without one
+# Products write times in seconds, milliseconds, microseconds or nanoseconds since 1970. The bound of each unit is a
+# time after the year 5000 in the unit before it.
+_UNITS = ((1e17, 1e9), (1e14, 1e6), (1e11, 1e3))
+
+_FOREIGN_VARIABLE = re.compile(r"\{\{[ ]{0,3}[A-Za-z_][\w.]{0,60}[ ]{0,3}\}\}")
 
 
 class Unusable(Exception):
@@ -29,22 +40,41 @@ class Unusable(Exception):
 
 
 @dataclass(slots=True)
+class ImportedFile:
+    """A file of a message, with its text or with its bytes in base64 (`data`). If both are empty, only its name came.
+
+    `key` is its id in the other product. With it the bytes can be looked up beside the conversation.
+    """
+
+    name: str
+    text: str = ""
+    data: str = ""
+    key: str = ""
+
+
+@dataclass(slots=True)
 class ImportedMessage:
-    """A message of an export. `parent` is the `id` of the message above it; None for the first. `files` are names."""
+    """A message of an export. `parent` is the `id` of the message above it; None for the first.
+
+    `model` is the name of the model that wrote it, as the other product calls it.
+    """
 
     id: str
     parent: str | None
     question: bool
     text: str
     created: datetime | None
-    files: list[str] = field(default_factory=list)
+    files: list[ImportedFile] = field(default_factory=list)
+    reasoning: str = ""
+    model: str = ""
 
 
 @dataclass(slots=True)
 class ImportedConversation:
     """A conversation of an export. `messages` have parents first; `leaf` is the `id` of the end of the branch on show.
 
-    `source` identifies the conversation across imports.
+    `source` identifies the conversation across imports. `folder` is the name of its folder, which becomes a project.
+    `losses` counts the parts that are not in `messages`, by the keys of `storing.LOSSES`.
     """
 
     source: str
@@ -54,6 +84,29 @@ class ImportedConversation:
     archived: bool
     messages: list[ImportedMessage]
     leaf: str | None
+    losses: dict[str, int] = field(default_factory=dict)
+    tags: list[str] = field(default_factory=list)
+    folder: str = ""
+    pinned: bool = False
+
+
+@dataclass(slots=True)
+class ImportedListRow:
+    """A row of another product that is no conversation, in the form of the own export's list `name`.
+
+    Its member `lost` names the parts that do not come, such as `tools`.
+    """
+
+    name: str
+    row: JsonObject
+
+
+@dataclass(frozen=True, slots=True)
+class TreePlace:
+    """The place of a message in its conversation: its id, and that of the message above it, None for the first."""
+
+    id: str
+    parent: str | None
 
 
 def text_of(value: Any) -> str:
@@ -62,21 +115,96 @@ def text_of(value: Any) -> str:
 
 
 def moment(value: Any) -> datetime | None:
-    """Return a time from seconds since 1970 or ISO 8601; None for other values."""
+    """Return a time from a number since 1970, in seconds or a smaller unit, or from ISO 8601; None for other values."""
     try:
         if isinstance(value, int | float) and not isinstance(value, bool):
-            return datetime.fromtimestamp(value, UTC)
+            unit = next((unit for bound, unit in _UNITS if value >= bound), 1)
+            return datetime.fromtimestamp(value / unit, UTC)
         time = datetime.fromisoformat(value)
         return time if time.tzinfo else time.replace(tzinfo=UTC)
     except (TypeError, ValueError, OverflowError, OSError):
         return None
 
 
-def names(files: Any, key: str) -> list[str]:
-    """Return the names of at most 50 files."""
-    rows: Iterable[Any] = files if isinstance(files, list) else ()
-    texts = [text_of(row.get(key)).strip()[:255] for row in rows if isinstance(row, dict)]
-    return [name for name in texts if name][:50]
+def object_of(value: Any) -> JsonObject:
+    """Return an object, an empty one for other values."""
+    return value if isinstance(value, dict) else {}
+
+
+def list_of(value: Any) -> list[Any]:
+    """Return a list, an empty one for other values."""
+    return value if isinstance(value, list) else []
+
+
+def name_of(value: Any) -> str:
+    """Return the name of a file, of `MAX_NAME` characters at most."""
+    return text_of(value).strip()[:MAX_NAME]
+
+
+def named_files(rows: Any, key: str) -> list[ImportedFile]:
+    """Return the files of which an export has only the names."""
+    names = [name_of(row.get(key)) for row in list_of(rows) if isinstance(row, dict)]
+    return [ImportedFile(name) for name in names if name]
+
+
+def few_files(files: list[ImportedFile], losses: dict[str, int]) -> list[ImportedFile]:
+    """Return `MAX_FILES` files at most. The others are counted as lost."""
+    lose(losses, "others", len(files) - MAX_FILES)
+    return files[:MAX_FILES]
+
+
+def few_tags(names: list[str], losses: dict[str, int]) -> list[str]:
+    """Return `MAX_TAGS` names of tags at most. The others are counted as lost."""
+    lose(losses, "tags", len(names) - MAX_TAGS)
+    return names[:MAX_TAGS]
+
+
+def lose(losses: dict[str, int], key: str, count: int = 1) -> None:
+    """Count a part that does not come."""
+    if count > 0:
+        losses[key] = losses.get(key, 0) + count
+
+
+def paragraphs(*texts: str) -> str:
+    """Return the texts that are not empty, as paragraphs."""
+    return "\n\n".join(filter(None, texts))
+
+
+def fenced(code: str, language: str = "") -> str:
+    """Return code as a block of Markdown, with a fence that the code does not contain."""
+    fence = "```"
+    while fence in code:
+        fence += "`"
+    word = language if language.isalnum() else ""
+    return f"{fence}{word}\n{code.strip(chr(10))}\n{fence}"
+
+
+def literal_variables(text: str) -> str:
+    """Return instructions in which the variables of another product are plain text, as they have no value here."""
+    return _FOREIGN_VARIABLE.sub(r"\\\g<0>", text)
+
+
+def in_tree_order(
+    parents: Mapping[str, str | None], children: Mapping[str, Collection[str]] | None = None
+) -> Iterator[TreePlace]:
+    """Yield the ids of a tree, parents first. A parent that is not an id counts as none.
+
+    `parents` maps each id to its parent. `children` may name the order of the ids below an id; the others come after
+    these, in the order of `parents`. Ids in a cycle are never reached.
+    """
+    below: dict[str | None, list[str]] = {}
+    for key, parent in parents.items():
+        below.setdefault(parent if parent in parents and parent != key else None, []).append(key)
+    waiting: deque[TreePlace] = deque(TreePlace(key, None) for key in below.get(None, ()))
+    while waiting:
+        place = waiting.popleft()
+        yield place
+        unordered = below.get(place.id, [])
+        if len(unordered) > 1 and children is not None:
+            own = set(unordered)
+            ordered = [key for key in children.get(place.id, ()) if key in own]
+            unordered = list(dict.fromkeys([*ordered, *unordered]))
+        waiting.extend(TreePlace(key, place.id) for key in unordered)
 
 
 def source_of(product: str, own: Any) -> str:
@@ -91,12 +219,17 @@ def checked(conversation: ImportedConversation) -> ImportedConversation:
     if not conversation.messages:
         raise Unusable(Sentence("It has no message with text."))
     if len(conversation.messages) > MAX_MESSAGES:
-        raise Unusable(Sentence("It has more than {max_messages} messages.", max_messages=MAX_MESSAGES))
+        raise too_many_messages()
     for message in conversation.messages:
         _bounded(message.text)
-    if sum(len(message.text) for message in conversation.messages) > MAX_CONVERSATION:
+        _bounded(message.reasoning)
+    if sum(len(message.text) + len(message.reasoning) for message in conversation.messages) > MAX_CONVERSATION:
         raise too_long()
     return conversation
+
+
+def too_many_messages() -> Unusable:
+    return Unusable(Sentence("It has more than {max_messages} messages.", max_messages=MAX_MESSAGES))
 
 
 def too_long() -> Unusable:
@@ -125,16 +258,17 @@ def in_pairs(messages: list[ImportedMessage], leaf: str | None) -> tuple[list[Im
             by_id[message.id] = message
             place[message.id] = message.id
         elif above.id not in joined:
-            joined[above.id] = ImportedMessage(above.id, above.parent, False, above.text, above.created, [*above.files])
+            joined[above.id] = replace(above, files=[*above.files])
             _join(above, message)
             place[message.id] = above.id
         else:
             before = joined[above.id]
-            repeated += len(before.text)
+            repeated += len(before.text) + len(before.reasoning)
             if repeated > MAX_CONVERSATION:
                 raise too_long()
             message.parent = before.parent
-            message.text = f"{before.text}\n\n{message.text}"
+            message.text = paragraphs(before.text, message.text)
+            message.reasoning = paragraphs(before.reasoning, message.reasoning)
             message.files = [*before.files, *message.files]
             by_id[message.id] = message
             place[message.id] = message.id
@@ -142,149 +276,7 @@ def in_pairs(messages: list[ImportedMessage], leaf: str | None) -> tuple[list[Im
 
 
 def _join(above: ImportedMessage, message: ImportedMessage) -> None:
-    above.text = _bounded(f"{above.text}\n\n{message.text}")
+    above.text = _bounded(paragraphs(above.text, message.text))
+    above.reasoning = _bounded(paragraphs(above.reasoning, message.reasoning))
     above.files = [*above.files, *message.files]
-
-
-def reader_of(row: Any) -> Callable[[JsonObject], ImportedConversation] | None:
-    """Return the function that reads a row of an export, which may raise `Unusable`; None for an unknown shape."""
-    if isinstance(row, dict) and isinstance(row.get("mapping"), dict):
-        return chatgpt
-    if isinstance(row, dict) and isinstance(row.get("chat_messages"), list):
-        return claude
-    return None
-
-
-def chatgpt(row: JsonObject) -> ImportedConversation:
-    """Read a conversation of ChatGPT: a `mapping` of nodes by id.
-
-    A node has `parent`, `children` and `message`, which has `author.role`, `content` (`content_type`, and `parts` of
-    text and other content), `create_time` in seconds and `metadata`. `current_node` is the end of the branch on show.
-    Between question and answer there are nodes without words: the root, system messages, calls of tools and their
-    results.
-    """
-    source = source_of("chatgpt", row.get("conversation_id") or row.get("id"))
-    spoken, places = _chatgpt_spoken(row["mapping"])
-    current = row.get("current_node")
-    messages, leaf = in_pairs(spoken, places.get(current) if isinstance(current, str) else None)
-    return checked(
-        ImportedConversation(
-            source=source,
-            title=text_of(row.get("title")),
-            created=moment(row.get("create_time")),
-            updated=moment(row.get("update_time")),
-            archived=row.get("is_archived") is True,
-            messages=messages,
-            leaf=leaf,
-        )
-    )
-
-
-def _chatgpt_spoken(mapping: JsonObject) -> tuple[list[ImportedMessage], dict[str, str | None]]:
-    """Return the messages with words, parents first, and for every node the nearest such message at or above it.
-
-    It walks down from the roots, so nodes in a cycle are never reached.
-    """
-    below: dict[str | None, list[str]] = {}
-    for key, node in mapping.items():
-        parent = node.get("parent") if isinstance(node, dict) else None
-        has_parent = isinstance(parent, str) and parent in mapping and parent != key
-        below.setdefault(parent if has_parent else None, []).append(key)
-    messages: list[ImportedMessage] = []
-    places: dict[str, str | None] = {}
-    waiting: deque[tuple[str, str | None]] = deque((key, None) for key in below.get(None, ()))
-    while waiting:
-        key, above = waiting.popleft()
-        message = _chatgpt_message(key, above, mapping[key])
-        if message is not None:
-            messages.append(message)
-        places[key] = key if message else above
-        waiting.extend((child, places[key]) for child in below.get(key, ()))
-    return messages, places
-
-
-def _chatgpt_message(key: str, above: str | None, node: Any) -> ImportedMessage | None:
-    """Return the message of a node; None if it is neither a question nor an answer."""
-    message = node.get("message") if isinstance(node, dict) else None
-    if not isinstance(message, dict):
-        return None
-    author, content, metadata = (_object(message.get(name)) for name in ("author", "content", "metadata"))
-    role = author.get("role")
-    hidden = metadata.get("is_visually_hidden_from_conversation") is True
-    # An answer with a recipient is a call of a tool.
-    called = message.get("recipient") not in (None, "all")
-    if role not in ("user", "assistant") or hidden or called or content.get("content_type", "text") not in SPOKEN:
-        return None
-    parts = content.get("parts")
-    text = "\n\n".join(filter(None, map(_text, parts if isinstance(parts, list) else ()))).strip()
-    files = names(metadata.get("attachments"), "name")
-    if not text and not files:
-        return None
-    return ImportedMessage(key, above, role == "user", text, moment(message.get("create_time")), files)
-
-
-def _text(part: Any) -> str:
-    if isinstance(part, dict):  # speech comes with its transcript; pictures without one
-        return text_of(part.get("text"))
-    return text_of(part)
-
-
-def _object(value: Any) -> JsonObject:
-    return value if isinstance(value, dict) else {}
-
-
-def claude(row: JsonObject) -> ImportedConversation:
-    """Read a conversation of Claude, with `uuid`, `name` and `chat_messages`.
-
-    A message has `sender` (human, assistant), `text`, and in newer exports `content` in blocks and
-    `parent_message_uuid`. Without that the messages follow one another.
-    """
-    source = source_of("claude", row.get("uuid"))
-    spoken = _claude_spoken(row["chat_messages"])
-    current = text_of(row.get("current_leaf_message_uuid")) or (spoken[-1].id if spoken else None)
-    messages, leaf = in_pairs(spoken, current)
-    return checked(
-        ImportedConversation(
-            source=source,
-            title=text_of(row.get("name")),
-            created=moment(row.get("created_at")),
-            updated=moment(row.get("updated_at")),
-            archived=False,
-            messages=messages,
-            leaf=leaf,
-        )
-    )
-
-
-def _claude_spoken(rows: list[Any]) -> list[ImportedMessage]:
-    """Return the messages with words in the order of the export. A parent that does not come earlier is ignored."""
-    messages: list[ImportedMessage] = []
-    places: dict[str, str | None] = {}  # by message: the nearest message with words, itself or above it
-    before: str | None = None
-    for number, row in enumerate(rows):
-        if not isinstance(row, dict):
-            continue
-        key = text_of(row.get("uuid")) or str(number)
-        named = row.get("parent_message_uuid")
-        above = places.get(named) if isinstance(named, str) else before
-        message = _claude_message(key, above, row) if key not in places else None
-        if message is not None:
-            messages.append(message)
-        before = places[key] = key if message else above
-    return messages
-
-
-def _claude_message(key: str, above: str | None, row: JsonObject) -> ImportedMessage | None:
-    if row.get("sender") not in ("human", "assistant"):
-        return None
-    blocks = row.get("content")
-    spoken = [
-        text_of(block.get("text"))
-        for block in (blocks if isinstance(blocks, list) else ())
-        if isinstance(block, dict) and block.get("type") == "text"
-    ]
-    text = "\n\n".join(filter(None, spoken)).strip() or text_of(row.get("text")).strip()
-    files = names(row.get("attachments"), "file_name") + names(row.get("files"), "file_name")
-    if not text and not files:
-        return None
-    return ImportedMessage(key, above, row["sender"] == "human", text, moment(row.get("created_at")), files)
+    above.model = above.model or message.model

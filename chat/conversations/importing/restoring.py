@@ -1,4 +1,6 @@
-"""Store the lists and files of an own export. `own_conversations` stores its conversations.
+"""Store the lists and files of an own export, and the lists of other products in the same form.
+
+`own_conversations` stores the conversations of an own export.
 
 Rows are recognised, so that the same export again makes nothing twice: files by name and content, personas by name or
 time, projects by name and time, prompts by name and holder, tasks by code.
@@ -11,16 +13,22 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import IO, Any
 
+from django.core.files.base import ContentFile
 from django.core.files.base import File as Content
+from django.db import transaction
 from django.db.models import Q
 from django.utils import timezone
 
 from accounts.access.rights import models_of
 from accounts.models import User
 from accounts.services import PreferenceFields, change_preferences, hide_tasks_notice
+from chat.conversations.importing.journal import ImportJournal
 from chat.conversations.importing.own_rows import ExportedRow, rows_of
 from chat.conversations.importing.reading import MAX_TITLE
 from chat.conversations.importing.results import FilePiece, ImportResult, ListEntry, Outcome
+from chat.memory.models import Fact, Profile
+from chat.memory.services import EVERYWHERE, FactScope, ProfileFields, add_fact, profile_of, save_profile
+from chat.models import ImportedRow
 from core.errors import ProductError
 from core.faces import FaceColour, FaceIcon
 from core.sentences import Sentence
@@ -41,6 +49,8 @@ from workspace.models import DateAwareness
 
 MAX_ROWS = 20_000  # of one list
 MAX_NOTES = 100_000  # characters of a task's notes
+MAX_MEMORY = 20_000  # characters of one memory
+MEMORIES = "Memories.md"  # the file with the memories of another product
 NAMED = 3  # reasons or codes that one sentence names
 STEP = timedelta(milliseconds=1)  # the exactness of times in the lists
 
@@ -104,8 +114,9 @@ class OwnLists:
     `files`, `personas` and `projects` map the ids in the export to the rows here.
     """
 
-    def __init__(self, owner: User) -> None:
+    def __init__(self, owner: User, journal: ImportJournal) -> None:
         self.owner = owner
+        self._journal = journal
         self.files: dict[str, File] = {}
         self.personas: dict[str, Persona] = {}
         self.projects: dict[str, Project] = {}
@@ -124,14 +135,19 @@ class OwnLists:
             "personas": self._persona,
             "projects": self._project,
             "prompts": self._prompt,
+            "profile": self._profile,
+            "memory": self._fact,
         }
         tally = Tally()
         if entry.name == "tasks":
             self._tasks(rows_of(entry.rows, MAX_ROWS), tally)
+        elif entry.name == "memories":
+            self._memories(rows_of(entry.rows, MAX_ROWS), tally)
         elif reader := readers.get(entry.name):
             for row in rows_of(entry.rows, MAX_ROWS):
                 try:
-                    reader(row, tally)
+                    with transaction.atomic():
+                        reader(row, tally)
                 except ProductError as error:
                     tally.refuse(error.sentence)
         if len(entry.rows) > MAX_ROWS:
@@ -166,6 +182,8 @@ class OwnLists:
             self._file_tally.refuse(error.sentence)
             return
         File.objects.filter(pk=file.pk).update(created=past(incoming.row.moment("created")))
+        if not file.repeated:
+            self._journal.add(ImportedRow.Kind.FILE, file.pk)
         self.files[key] = file
         self._file_tally.stored += 1
 
@@ -208,6 +226,46 @@ class OwnLists:
             hide_tasks_notice(user=owner)
         tally.stored += 1
 
+    def _profile(self, row: ExportedRow, tally: Tally) -> None:
+        """Take the texts of the profile that the owner has not written here."""
+        profile = profile_of(self.owner)
+        fields: ProfileFields = {}
+        if not profile.about:
+            fields["about"] = row.text("about", Profile.MAX_TEXT)
+        if not profile.answering:
+            fields["answering"] = row.text("answering", Profile.MAX_TEXT)
+        if not fields:
+            tally.existing += 1
+            return
+        fields["in_prompts"] = profile.in_prompts and row.flag("in_prompts", default=True)
+        if row.text("proposals", 10) == Profile.Proposals.ASK and profile.proposals == Profile.Proposals.OFF:
+            fields["proposals"] = Profile.Proposals.ASK
+        save_profile(user=self.owner, fields=fields)
+        tally.stored += 1
+
+    def _fact(self, row: ExportedRow, tally: Tally) -> None:
+        """Store a remembered fact, without its sources: the conversations of an export get other ids here."""
+        if row.text("status", 10) != Fact.Status.KEPT:
+            raise ProductError("fact_not_kept", Sentence("Facts that are proposed or outdated are skipped."))
+        text = " ".join(row.text("text", Fact.MAX_TEXT).split())
+        scope = EVERYWHERE
+        if name := row.text("project", MAX_NAME):
+            scope = FactScope(project=next((each for each in self.projects.values() if each.name == name), None))
+        elif name := row.text("persona", Persona.MAX_NAME):
+            scope = FactScope(persona=next((each for each in self.personas.values() if each.name == name), None))
+        if name and scope == EVERYWHERE:
+            raise ProductError("lost_scope", Sentence("Facts of projects and personas that are not here are skipped."))
+        if Fact.objects.visible_to(self.owner).filter(text=text, status=Fact.Status.KEPT).exists():
+            tally.existing += 1
+            return
+        now = timezone.now()
+        fact = add_fact(user=self.owner, text=text, scope=scope, pinned=row.flag("pinned"))
+        if fact.created < now:  # one with the same words in another order or form
+            tally.existing += 1
+            return
+        self._journal.add(ImportedRow.Kind.FACT, fact.pk)
+        tally.stored += 1
+
     def _persona(self, row: ExportedRow, tally: Tally) -> None:
         name = row.text("name", Persona.MAX_NAME).strip()
         created = past(row.moment("created"))
@@ -219,6 +277,11 @@ class OwnLists:
             return
         if not name:
             raise ProductError("empty_name", Sentence("A persona without a name is skipped."))
+        instructions = row.text("instructions", Persona.MAX_INSTRUCTIONS + 1)
+        if len(instructions) > Persona.MAX_INSTRUCTIONS:
+            most = Persona.MAX_INSTRUCTIONS
+            why = Sentence("The instructions of “{name}” have more than {most} characters.", name=name, most=most)
+            raise ProductError("instructions_too_long", why)
         models = {model.name: model for model in models_of(self.owner)}
         model_name = row.text("model", 200)
         profile_name = row.text("budget_profile", 100)
@@ -226,11 +289,12 @@ class OwnLists:
         fields: PersonaFields = {
             "name": make_unique_name(name, self.owner),
             "description": row.text("description", 300),
-            "instructions": row.text("instructions", Persona.MAX_INSTRUCTIONS),
+            "instructions": instructions,
             "replaces_system_prompt": row.flag("replaces_system_prompt"),
             "starter_messages": row.texts("starter_messages", Persona.MAX_STARTERS, Persona.MAX_STARTER),
             "tools": row.texts("tools", 128, 100),
             "effort": row.choice("effort", Effort.values),
+            "memory": row.flag("memory", default=True),
             "date_awareness": row.choice("date_awareness", DateAwareness.values, DateAwareness.DAY),
             "model": models.get(model_name),
             "budget_profile": profile,
@@ -239,6 +303,7 @@ class OwnLists:
         }
         persona = create_persona(user=self.owner, fields=fields, reminder=row.text("own_reminder", 2_000))
         Persona.objects.filter(pk=persona.pk).update(created=created)
+        self._journal.add(ImportedRow.Kind.PERSONA, persona.pk)
         self.personas[row.text("id", 40)] = persona
         tally.stored += 1
         if model_name and model_name not in models:
@@ -247,6 +312,8 @@ class OwnLists:
             tally.remark(Sentence("There is no budget profile “{name}” here.", name=profile_name))
         if row.text("visibility", 20) == Persona.Visibility.WORKSPACE:
             tally.remark(Sentence("Personas for everyone come as your own: publish them again."))
+        if lost := row.texts("lost", NAMED, 40):
+            tally.remark(Sentence("“{name}” comes without: {lost}.", name=name, lost=", ".join(lost)))
 
     def _project(self, row: ExportedRow, tally: Tally) -> None:
         name = " ".join(row.text("name", MAX_NAME).split())
@@ -267,6 +334,7 @@ class OwnLists:
             },
         )  # fmt: skip
         Project.objects.filter(pk=project.pk).update(created=created)
+        self._journal.add(ImportedRow.Kind.PROJECT, project.pk)
         self.projects[row.text("id", 40)] = project
         missing = 0
         for each in row.rows("files", MAX_ROWS):
@@ -291,9 +359,32 @@ class OwnLists:
         if SavedPrompt.objects.filter(**holder, name=name).exists():
             tally.existing += 1
             return
-        text = row.text("text", SavedPrompt.MAX_TEXT)
-        create_saved_prompt(user=self.owner, name=name, text=text, project=project)
+        text = row.text("text", SavedPrompt.MAX_TEXT + 1)  # one that is too long is refused, not cut
+        prompt = create_saved_prompt(user=self.owner, name=name, text=text, project=project)
+        self._journal.add(ImportedRow.Kind.PROMPT, prompt.pk)
         tally.stored += 1
+
+    def _memories(self, rows: Iterable[ExportedRow], tally: Tally) -> None:
+        """Store the memories of another product as one file, a line for each."""
+        texts = dict.fromkeys(" ".join(row.text("text", MAX_MEMORY + 1).split()) for row in rows)
+        for text in texts:
+            if len(text) > MAX_MEMORY:
+                tally.refuse(Sentence("A memory has more than {most} characters.", most=MAX_MEMORY))
+        lines = [f"- {text}\n" for text in texts if 0 < len(text) <= MAX_MEMORY]
+        if not lines:
+            return
+        content = ContentFile("".join(lines).encode(), name=MEMORIES)
+        try:
+            file = store(user=self.owner, name=MEMORIES, content=content)
+        except ProductError as error:
+            tally.refuse(error.sentence)
+            return
+        if file.repeated:
+            tally.existing += len(lines)
+            return
+        self._journal.add(ImportedRow.Kind.FILE, file.pk)
+        tally.stored += len(lines)
+        tally.remark(Sentence("They came as the file “{name}”, with a line for each.", name=MEMORIES))
 
     def _tasks(self, rows: Iterable[ExportedRow], tally: Tally) -> None:
         result = restore_tasks(user=self.owner, copies=[self._task(row) for row in rows])

@@ -2,7 +2,9 @@
 
 1. `rows` opens the zip or the JSON file. `_limited` counts the bytes while they are unpacked.
 2. `_whole_characters` replaces half characters, which strict JSON parsers refuse. ijson turns the bytes into events.
-3. `_RowBuilder` turns the events of each conversation into a row, with only the members that `reading` uses.
+3. `_RowBuilder` turns the events of each conversation into a row, with only the members that `products` use.
+
+A file is a list of rows, or rows one after the other, such as JSON lines or a single conversation.
 
 The file may be hostile, so everything has a limit.
 """
@@ -27,20 +29,37 @@ MAX_ENTRIES = 100_000  # files in a zip
 MAX_CONVERSATIONS = 100_000
 MAX_VALUES = 1_000_000  # objects, lists, strings, … per conversation; 50,000 messages have 800,000
 MAX_DEPTH = 100  # levels of nesting per conversation
+MAX_TREE_DEPTH = 200_000  # the same for a tree of messages, of LibreChat; its readers do not recurse
 MAX_TOKEN = 16_000_000  # bytes of one string, number or white space
+MAX_PICTURES = 18_000_000  # characters of all pictures in one conversation; the others come by name only
 PIECE = 64 * 1024  # bytes
 CONVERSATION_FILE = re.compile(r"(.*/)?conversations(-\d+)?\.json")  # large exports have several such files
+_ROWS_FILE = re.compile(r"(?!__MACOSX/).*\.(json|jsonl|ndjson)")  # of a zip of single exports
+_FOLDER_FILE = re.compile(r"folder-(.{1,200})-export-\d{6,20}\.json")  # Open WebUI's name of an exported folder
 # zipfile raises these for passwords, unknown compression methods and invalid contents.
 ZIP_ERRORS = (zipfile.BadZipFile, NotImplementedError, RuntimeError, EOFError, OSError, ValueError, zlib.error)
-_KEPT = frozenset(
+READ_KEYS = frozenset(
     {
+        # of ChatGPT and Claude
         *("title", "name", "create_time", "update_time", "created_at", "updated_at", "conversation_id", "id", "uuid"),
-        *("is_archived", "current_node", "current_leaf_message_uuid", "mapping", "chat_messages", "message", "parent"),
-        *("parent_message_uuid", "author", "role", "sender", "recipient", "metadata", "content", "content_type"),
-        *("is_visually_hidden_from_conversation", "parts", "text", "type", "attachments", "files", "file_name"),
+        *("is_archived", "is_starred", "pinned_time", "current_node", "current_leaf_message_uuid", "mapping"),
+        *("chat_messages", "message", "parent", "parent_message_uuid", "author", "role", "sender", "recipient"),
+        *("metadata", "content", "content_type", "is_visually_hidden_from_conversation", "parts", "text", "type"),
+        *("attachments", "files", "file_name", "extracted_content", "input", "old_str", "new_str", "language"),
+        *("thinking", "thoughts", "user_instructions", "model_slug", "asset_pointer", "content_references"),
+        *("matched_text", "alt", "items", "url", "citations", "start_ix", "end_ix"),
+        # of Open WebUI
+        *("chat", "history", "messages", "currentId", "current_message_id", "parentId", "childrenIds", "timestamp"),
+        *("archived", "pinned", "meta", "tags", "params", "system", "summary", "model", "output", "code", "lang"),
+        *("file", "filename", "data", "image_url", "sources", "annotation", "rating", "error", "base_model_id"),
+        *("description", "suggestion_prompts", "toolIds", "filterIds", "knowledge", "command", "user_id"),
+        # of LibreChat
+        *("conversationId", "messagesTree", "options", "messageId", "parentMessageId", "isCreatedByUser", "children"),
+        *("createdAt", "updatedAt", "isArchived", "file_id", "image_file", "value", "think", "quotes", "feedback"),
+        *("presetId", "endpoint", "promptPrefix", "instructions", "modelLabel", "chatGptLabel", "tools"),
     }
 )
-_MAPPING_DEPTH = 3  # list of conversations, conversation, `mapping`; the names in a `mapping` are ids
+_SHAPES = ("mapping", "chat_messages", "conversationId", "messagesTree", "messages")
 # `_ESCAPE` matches a pair of surrogates, half a pair (the group), or another escape. `_OPEN_END` matches an escape that
 # may continue in the next piece.
 _ESCAPE = re.compile(
@@ -52,22 +71,27 @@ _TAIL = 64  # bytes at the end of a piece that are searched for an open end
 
 @dataclass(frozen=True, slots=True)
 class ExportRow:
-    """An element of the export's list. `why` is the reason against importing it; `value` is incomplete then."""
+    """An element of the export's list. `why` is the reason against importing it; `value` is incomplete then.
+
+    `folder` is the folder that the file's name names. `archive` is the zip that has the file.
+    """
 
     value: Any
     percent: int
     why: str = ""
+    folder: str = ""
+    archive: zipfile.ZipFile | None = None
 
 
-def rows(upload: IO[bytes]) -> Iterator[ExportRow | int]:
-    """Yield each row, and from time to time the percentage of the export that is read.
+def rows(upload: IO[bytes], name: str = "") -> Iterator[ExportRow | int]:
+    """Yield each row, and from time to time the percentage of the export that is read. `name`: of the uploaded file.
 
     Raises `not_an_export`, `export_too_large`, `damaged_export`.
     """
     if not zipfile.is_zipfile(upload):
         size = upload.seek(0, 2)
         upload.seek(0)
-        yield from _list(_limited(upload, MAX_JSON), size, 0, 1)
+        yield from _list(_limited(upload, MAX_JSON), _File(name, size))
         return
     upload.seek(0)
     try:
@@ -77,14 +101,34 @@ def rows(upload: IO[bytes]) -> Iterator[ExportRow | int]:
         raise damaged() from error
 
 
+@dataclass(frozen=True, slots=True)
+class _File:
+    """A file of the export, the `number`th of `files`."""
+
+    name: str
+    size: int
+    number: int = 0
+    files: int = 1
+    archive: zipfile.ZipFile | None = None
+
+    @property
+    def folder(self) -> str:
+        match = _FOLDER_FILE.fullmatch(self.name.replace("\\", "/").rpartition("/")[2])
+        return match[1] if match else ""
+
+
 def _members(archive: zipfile.ZipFile) -> Iterator[ExportRow | int]:
-    members = [each for each in archive.infolist() if CONVERSATION_FILE.fullmatch(each.filename)]
-    if len(archive.infolist()) > MAX_ENTRIES or not members:
+    entries = archive.infolist()
+    members = [each for each in entries if CONVERSATION_FILE.fullmatch(each.filename)] or [
+        each for each in entries if _ROWS_FILE.fullmatch(each.filename)
+    ]
+    if len(entries) > MAX_ENTRIES or not members:
         raise not_an_export()
     left = MAX_JSON
     for number, each in enumerate(sorted(members, key=lambda entry: entry.filename)):
         with archive.open(each) as member:
-            yield from _list(_limited(member, left), each.file_size, number, len(members))
+            file = _File(each.filename, each.file_size, number, len(members), archive)
+            yield from _list(_limited(member, left), file)
             left -= member.tell()
 
 
@@ -106,10 +150,10 @@ def _limited(stream: IO[bytes], most: int) -> Iterator[bytes]:
         yield piece
 
 
-def _list(pieces: Iterable[bytes], size: int, number: int, files: int) -> Iterator[ExportRow | int]:
-    """Yield the rows of one file, the `number`th of several."""
+def _list(pieces: Iterable[bytes], file: _File) -> Iterator[ExportRow | int]:
+    """Yield the rows of one file."""
     events: Any = ijson.sendable_list()
-    parser = ijson.basic_parse_coro(events)
+    parser = ijson.basic_parse_coro(events, multiple_values=True)
     builder = _RowBuilder()
     bytes_read = bytes_without_event = last_percent = 0
     for piece in chain(filter(None, _whole_characters(pieces)), (None,)):
@@ -123,14 +167,16 @@ def _list(pieces: Iterable[bytes], size: int, number: int, files: int) -> Iterat
                     "One text in it is larger than {max_token} MB, which is the most.", max_token=MAX_TOKEN // 1_000_000
                 )
             )
-        percent = int(100 * (number + min(1, bytes_read / max(size, 1))) / files)
+        percent = int(100 * (file.number + min(1, bytes_read / max(file.size, 1))) / file.files)
         for value, why in builder.rows(events):  # also the rows before the error
-            yield ExportRow(value, percent, why)
+            yield ExportRow(value, percent, why, file.folder, file.archive)
         del events[:]
         if error:
             raise (damaged() if builder.begun else not_an_export()) from error
         if percent != last_percent:
             yield (last_percent := percent)
+    if not builder.begun:
+        raise not_an_export()
 
 
 def _parse(parser: Any, piece: bytes | None) -> Exception | None:
@@ -165,16 +211,20 @@ def _without_halves(piece: bytes) -> bytes:
 
 
 class _RowBuilder:
-    """Builds rows from events. `begun` is True once the list has begun."""
+    """Builds rows from events. `begun` is True once a list or a row has begun."""
 
     def __init__(self) -> None:
         self.begun = False
+        self._base = 0  # the depth at which rows begin: 1 in a list, otherwise 0
         self._depth = 0  # nesting, the list of rows included
         self._skipped: int | None = None  # the depth at which the skipped part began
         self._open: list[Any] = []  # the open objects and lists of this row, outermost first
+        self._ids: list[bool] = []  # of each open object: whether its names are ids
+        self._maps: list[str] = []  # of each open object or list: its name
         self._name = ""
         self._used = True
-        self._rows = self._values = self._characters = 0
+        self._deepest = MAX_DEPTH
+        self._rows = self._values = self._characters = self._pictures = 0
         self._why = ""
 
     def rows(self, events: Iterable[tuple[str, Any]]) -> Iterator[tuple[Any, str]]:
@@ -189,35 +239,51 @@ class _RowBuilder:
                 raise not_an_export()
             elif self._skipped is None:
                 value = float(value) if isinstance(value, Decimal) else value
-                if self._depth > 1:
+                if self._depth > self._base:
                     self._add(value)
                 else:
                     yield self._counted(value), ""
 
     def _named(self, name: str) -> None:
         if self._skipped is None:
-            row = self._open[0]
-            in_mapping = (
-                self._depth == _MAPPING_DEPTH and isinstance(row, dict) and row.get("mapping") is self._open[-1]
-            )
             self._name = name
-            self._used = in_mapping or name in _KEPT
+            self._used = self._ids[-1] or (name in READ_KEYS and not self._is_repeated(name))
+            if name == "messagesTree":
+                self._deepest = MAX_TREE_DEPTH
+
+    def _is_repeated(self, name: str) -> bool:
+        """Return whether this is the branch on show of a chat of Open WebUI, whose messages `history` has."""
+        if name != "messages":
+            return False
+        history = self._open[-1].get("history")
+        return isinstance(history, dict) and bool(history.get("messages"))
 
     def _start(self, container: Any) -> None:
-        if not self.begun:
-            if isinstance(container, dict):
-                raise not_an_export()
+        if self._depth == 0 and isinstance(container, list):
             self.begun = True
-        elif self._depth == 1:
-            self._open = [container]
-            self._values = self._characters = 0
+            self._base = self._depth = 1
+            return
+        if self._depth == 0:
+            self.begun = True
+            self._base = 0
+        if self._depth == self._base:
+            self._open, self._ids, self._maps = [container], [False], [""]
+            self._values = self._characters = self._pictures = 0
+            self._deepest = MAX_DEPTH
             self._why = ""
         elif self._skipped is None:
             if self._add(container):
-                self._open.append(container)
+                self._push(container)
             elif self._skipped is None:
                 self._skipped = self._depth
         self._depth += 1
+
+    def _push(self, container: Any) -> None:
+        name = self._name if isinstance(self._open[-1], dict) else ""
+        is_map = (name == "mapping" and len(self._open) == 1) or (name == "messages" and self._maps[-1] == "history")
+        self._ids.append(is_map and isinstance(container, dict))
+        self._maps.append(name)
+        self._open.append(container)
 
     def _add(self, value: Any) -> bool:
         """Add a value to the open object or list. Returns False if it is not used or a limit is exceeded."""
@@ -225,7 +291,8 @@ class _RowBuilder:
         if isinstance(place, dict) and not self._used:
             return False
         self._values += 1
-        self._characters += len(value) if isinstance(value, str) else 0
+        if isinstance(value, str):
+            value = self._counted_text(value)
         if isinstance(place, dict):
             self._characters += len(self._name)
             place[self._name] = value
@@ -235,27 +302,44 @@ class _RowBuilder:
             self._give_up(too_long().sentence)
         elif self._values > MAX_VALUES:
             self._give_up(Sentence("It has more than {max_values} values.", max_values=MAX_VALUES))
-        elif self._depth > MAX_DEPTH:
-            self._give_up(Sentence("It is nested more than {max_depth} deep.", max_depth=MAX_DEPTH))
+        elif self._depth > self._deepest:
+            self._give_up(Sentence("It is nested more than {max_depth} deep.", max_depth=self._deepest))
         return not self._why
 
+    def _counted_text(self, text: str) -> str:
+        """Count a text. Pictures have a limit of their own; one over it becomes an address without content."""
+        if not text.startswith("data:image/"):
+            self._characters += len(text)
+            return text
+        if self._pictures + len(text) > MAX_PICTURES:
+            return f"{text[:60].partition(';')[0]};base64,"
+        self._pictures += len(text)
+        return text
+
     def _give_up(self, why: Sentence) -> None:
-        row = self._open[0]
+        row: Any = self._open[0]
         self._why = why.dump()
-        self._skipped = 1
-        title = {name: row[name] for name in ("title", "name") if name in row} if isinstance(row, dict) else {}
-        shape = [name for name in ("mapping", "chat_messages") if isinstance(row, dict) and name in row]
-        self._open = [{**title, **{name: type(row[name])() for name in shape}}]
+        self._skipped = self._base
+        rest: dict[str, Any] = {}
+        if isinstance(row, dict):
+            rest = {name: row[name] for name in ("title", "name") if name in row}
+            rest |= {name: type(row[name])() for name in _SHAPES if name in row}
+            if "chat" in row or "history" in row:
+                rest["chat"] = {"history": {"messages": {}}}
+        self._open = [rest]
 
     def _end(self) -> Iterator[tuple[Any, str]]:
         self._depth -= 1
-        if self._depth == 1:
+        if self._depth < self._base:
+            self._base = 0
+        elif self._depth == self._base:
             row = self._open[0]
             self._open = []
             self._skipped = None
             yield self._counted(row), self._why
         elif self._skipped is None and self._open:
-            self._open.pop()
+            for stack in (self._open, self._ids, self._maps):
+                stack.pop()
         elif self._depth == self._skipped:
             self._skipped = None
 
@@ -273,8 +357,8 @@ class _RowBuilder:
 def not_an_export() -> ProductError:
     return ProductError(
         "not_an_export",
-        "This is not an export of Glasshouse, ChatGPT or Claude. Upload the zip, the conversations.json in it, or the "
-        "JSON of one conversation of Glasshouse.",
+        "This is not an export of Glasshouse, Open WebUI, LibreChat, ChatGPT or Claude. Upload the zip, the "
+        "conversations.json in it, or the JSON file that the other product has made.",
     )
 
 

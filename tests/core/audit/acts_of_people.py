@@ -5,6 +5,7 @@ from uuid import uuid4
 from allauth.mfa.models import Authenticator
 from django.test import Client
 from django.urls import reverse
+from django.utils import timezone
 
 from accounts import people
 from accounts.models import OpenIDIdentity, User
@@ -12,7 +13,9 @@ from accounts.services import create_token
 from accounts.webhooks.services import create_webhook
 from chat.conversations.sharing import ShareTerms, create_share
 from chat.conversations.team_shares import Recipient, TeamTerms, share_conversation
-from chat.models import TeamShare
+from chat.memory.models import Fact
+from chat.memory.services import add_fact
+from chat.models import Import, ImportedRow, TeamShare
 from chat.readings.models import Reading
 from core.audit.models import Entry
 from llm.models import ToolGrant, ToolServer
@@ -168,6 +171,14 @@ def _(w: World) -> None:
     conversation = w.conversation(w.olga)
     w.post(f"/c/{conversation.pk}/delete/")
     w.post(f"/c/{conversation.pk}/restore/")
+
+
+@page("conversation.import_undone")
+def _(w: World) -> None:
+    job = Import.objects.create(owner=w.olga, name=TEXT, status=Import.Status.DONE)
+    conversation = w.conversation(w.olga)
+    job.rows.create(kind=ImportedRow.Kind.CONVERSATION, row=conversation.pk, created=timezone.now())
+    w.post(f"/import/{job.pk}/undo/")
 
 
 @page("message.deleted")
@@ -431,3 +442,33 @@ def _(w: World) -> None:
 @program("workspace.changed")
 def _(w: World) -> None:
     w.api("PATCH", "workspace/", {"sharing": False, "notice": TEXT})
+
+
+def fact_of(w: World) -> Fact:
+    return add_fact(user=w.olga, text=f"Likes {TEXT}")
+
+
+@page("memory.changed")
+def _(w: World) -> None:
+    w.post("/memory/", {"about": TEXT, "answering": TEXT, "proposals": "ask"})
+
+
+@page("fact.kept")
+def _(w: World) -> None:
+    w.post("/memory/facts/", {"text": f"Likes {TEXT}"})
+
+
+@page("fact.corrected")
+def _(w: World) -> None:
+    w.post(f"/memory/facts/{fact_of(w).pk}/", {"act": "correct", "text": f"Loves {TEXT} and tea"})
+
+
+@page("fact.forgotten")
+def _(w: World) -> None:
+    w.post(f"/memory/facts/{fact_of(w).pk}/", {"act": "forget"})
+
+
+@page("memory.emptied")
+def _(w: World) -> None:
+    fact_of(w)
+    w.post("/memory/forget/", {})

@@ -1,0 +1,285 @@
+"""Move a whole workspace of another product here: people with their groups, and what each of them has.
+
+1. `move` goes through the people of the source. `_account` finds or makes the account.
+2. Each person gets an import in their list (`Import`). It names what could not be kept, and can be undone.
+3. Rows are stored one by one, each in a transaction of its own: projects, memories, prompts, personas, conversations.
+
+If the command is interrupted, it is run again: rows that are here are recognised, as in an import of an upload. A dry
+run reads everything, stores nothing, and says the same.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+
+from django.core.files.base import ContentFile
+from django.core.files.base import File as Content
+from django.db import DatabaseError, IntegrityError
+from django.utils import timezone
+
+from accounts.models import User
+from chat.conversations.importing.counting import COUNTS
+from chat.conversations.importing.jobs import imported_before
+from chat.conversations.importing.journal import ImportJournal
+from chat.conversations.importing.reading import ImportedConversation, ImportedListRow
+from chat.conversations.importing.restoring import OwnLists
+from chat.conversations.importing.results import ImportResult, ListEntry
+from chat.conversations.importing.storing import LOSSES, ForeignRows
+from chat.conversations.moving.people import account_of, create_account, is_ambiguous, join_groups
+from chat.conversations.moving.sources import ForeignPerson, ForeignProject, MoveSource, SkippedRow
+from chat.models import Conversation, Import
+from core.errors import ProductError
+from core.sentences import Sentence
+from files.models import File
+from projects.services import add_file
+
+SAVE_EVERY = 50  # rows
+LIST_ROWS = 200  # rows of a list that are stored together
+NAMED = 5  # skipped rows that the report of a person names
+
+Write = Callable[[str], object]
+
+
+@dataclass(slots=True)
+class PersonReport:
+    """Counts what came for one person: `counts` by kind, `losses` by the kind of a part that did not come."""
+
+    counts: "Counter[str]" = field(default_factory=Counter)
+    losses: "Counter[str]" = field(default_factory=Counter)
+    skipped: list[str] = field(default_factory=list)
+
+    def skip(self, title: str, why: Sentence) -> None:
+        self.counts["skipped"] += 1
+        if len(self.skipped) < NAMED:
+            self.skipped.append(f"skipped “{title[:80]}”: {why.english}")
+
+    def lines(self) -> Iterator[str]:
+        yield ", ".join(f"{number:,} {name}" for name, number in self.counts.items() if number) or "nothing"
+        yield from (LOSSES[key](number).english for key, number in self.losses.items() if key in LOSSES and number)
+        yield from self.skipped
+
+
+def move(source: MoveSource, *, write: Write, dry_run: bool, only: frozenset[str] = frozenset()) -> None:
+    """Move all people of a source, or only those with these e-mail addresses in lower case. `write` gets the report."""
+    total: Counter[str] = Counter()
+    for person in source.people():
+        if only and person.email.lower() not in only:
+            continue
+        user = _account(person, write, dry_run=dry_run)
+        if user is None and not dry_run:
+            continue
+        report = _look(source, person, user) if dry_run or user is None else _Moving(source, person, user).move()
+        total.update(report.counts)
+        for line in report.lines():
+            write(f"  {line}")
+    write(f"Together: {', '.join(f'{number:,} {name}' for name, number in total.items() if number) or 'nothing'}.")
+    for sentence in source.left_behind():
+        write(f"No counterpart here: {sentence.english}")
+
+
+def _account(person: ForeignPerson, write: Write, *, dry_run: bool) -> User | None:
+    """Return the account of a person. It is made if there is none, but not in a dry run."""
+    label = person.email or person.username or person.key
+    if is_ambiguous(person):
+        write(f"{label}: several accounts have this e-mail address, so nothing is moved. Leave it to one of them.")
+        return None
+    user = account_of(person)
+    state = f"account “{user.get_username()}”" if user is not None else "a new account"
+    if person.waits and user is None:
+        state += ", deactivated as there"
+    groups = f", groups: {', '.join(person.groups)}" if person.groups else ""
+    admin = "; was an administrator there, which does not come along" if person.is_admin else ""
+    write(f"{label}: {state}{groups}{admin}")
+    if dry_run:
+        return user
+    user = user or create_account(person)
+    join_groups(user, person.groups)
+    return user
+
+
+def _look(source: MoveSource, person: ForeignPerson, user: User | None) -> PersonReport:
+    """Return what would come for a person."""
+    report = PersonReport()
+    for row in source.rows_of(person):
+        match row:
+            case SkippedRow():
+                report.skip(row.title, row.why)
+            case ForeignProject():
+                report.counts["projects"] += 1
+                missing = sum(not _has_content(source, key) for key in row.files)
+                report.counts["files"] += len(row.files) - missing
+                report.losses["files"] += missing
+            case ImportedListRow():
+                report.counts[row.name] += 1
+            case ImportedConversation():
+                sources = Conversation.objects.filter(owner=user, imported_from=row.source)
+                is_here = user is not None and sources.exists()
+                report.counts["conversations here already" if is_here else "conversations"] += 1
+                report.counts["messages"] += 0 if is_here else len(row.messages)
+                report.losses.update(row.losses)
+                for file in (file for message in row.messages for file in message.files):
+                    has_content = bool(file.data or file.text) or _has_content(source, file.key)
+                    report.counts["files"] += has_content
+                    report.losses["files"] += not has_content
+    return report
+
+
+def _has_content(source: MoveSource, key: str) -> bool:
+    content = source.open_file(key)
+    if content is not None:
+        content.close()
+        return True
+    file = source.file(key) if key else None
+    return file is not None and bool(file.text)
+
+
+class _Moving:
+    """Moves the rows of one person."""
+
+    def __init__(self, source: MoveSource, person: ForeignPerson, user: User) -> None:
+        self._source = source
+        self._person = person
+        self._user = user
+        self._report = PersonReport()
+        self._results: list[ImportResult] = []
+        self._lists: dict[str, list[dict[str, object]]] = {}
+        # The import of an interrupted command goes on.
+        unfinished = Import.objects.visible_to(user).filter(name=source.product, blob="", status=Import.Status.PAUSED)
+        self._job = unfinished.first() or Import.objects.create(
+            owner=user, name=source.product, status=Import.Status.PAUSED, finished=timezone.now()
+        )
+        journal = ImportJournal(self._job)
+        self._journal = journal
+        self._own = OwnLists(user, journal)
+        self._foreign = ForeignRows(user, journal, source.open_file)
+
+    def move(self) -> PersonReport:
+        for number, row in enumerate(self._source.rows_of(self._person), start=1):
+            match row:
+                case SkippedRow():
+                    self._report.skip(row.title, row.why)
+                    self._results.append(_skipped(row.title, row.why))
+                case ForeignProject():
+                    self._project(row)
+                case ImportedListRow():
+                    self._list_row(row)
+                case ImportedConversation():
+                    self._store_lists()
+                    self._conversation(row)
+            if number % SAVE_EVERY == 0 and not self._save(status=Import.Status.PAUSED):
+                return self._report  # its owner undoes it, or has removed it
+        self._store_lists()
+        self._end()
+        return self._report
+
+    def _save(self, status: Import.Status) -> bool:
+        """Store the numbers so far. Return False if the import is no longer this command's."""
+        counts = Counter(result["outcome"] for result in self._results if result["conversation"])
+        rows = Import.objects.filter(pk=self._job.pk, status=Import.Status.PAUSED)
+        done = status == Import.Status.DONE
+        return bool(
+            rows.update(
+                status=status,
+                imported=counts["imported"],
+                known=counts["known"],
+                skipped=self._report.counts["skipped"],
+                finished=timezone.now(),
+                heartbeat=timezone.now(),
+                progress=100 if done else 0,
+                counting=done,
+                results=self._results if done else [],
+            )
+        )
+
+    def _end(self) -> None:
+        """End the import. One that has brought nothing leaves no trace, so that a second run changes nothing."""
+        if not self._job.rows.exists():
+            Import.objects.filter(pk=self._job.pk, status=Import.Status.PAUSED).delete()
+        elif self._save(Import.Status.DONE):
+            COUNTS.hand_over(self._job.pk)
+
+    def _conversation(self, row: ImportedConversation) -> None:
+        existing = self._foreign.existing(row)
+        if existing is not None:
+            result = imported_before(existing, self._journal)
+            self._results.append(result)
+            self._report.counts[
+                "conversations" if result["outcome"] == "imported" else "conversations here already"
+            ] += 1
+            return
+        for file in (file for message in row.messages for file in message.files):
+            if not file.data and not file.text and file.key:
+                stored = self._source.file(file.key)
+                file.text = stored.text if stored is not None else ""
+        try:
+            conversation, losses = self._foreign.store(row)
+        except IntegrityError:
+            self._results.append(_skipped(row.title, Sentence("It is being imported already.")))
+            return
+        except DatabaseError as error:
+            why = Sentence("It could not be stored.")
+            self._report.skip(row.title, Sentence.verbatim(f"{why.english} {error}"))
+            self._results.append(_skipped(row.title, why))
+            return
+        self._results.append(
+            {
+                "title": conversation.title,
+                "outcome": "imported",
+                "why": losses.dump(),
+                "conversation": str(conversation.pk),
+            }
+        )
+        self._report.counts["conversations"] += 1
+        self._report.counts["messages"] += len(row.messages)
+        self._report.losses.update(row.losses)
+
+    def _project(self, row: ForeignProject) -> None:
+        try:
+            project = self._foreign.project(row.name, row.instructions)
+        except ProductError as error:
+            self._report.skip(row.name, error.sentence)
+            return
+        self._report.counts["projects"] += 1
+        for key in row.files:
+            file = self._file(key)
+            if file is None:
+                self._report.losses["files"] += 1
+                continue
+            add_file(user=self._user, project=project, file=file)
+            self._report.counts["files"] += 1
+
+    def _file(self, key: str) -> File | None:
+        """Store a file by its bytes, else by its text; None if neither is here."""
+        stored = self._source.file(key)
+        if stored is None:
+            return None
+        content = self._source.open_file(key)
+        try:
+            if content is not None:
+                with content:
+                    return self._foreign.store_file(stored.name, Content(content, name=stored.name))
+            if stored.text:
+                name = f"{stored.name}.txt"
+                return self._foreign.store_file(name, ContentFile(stored.text.encode(), name=name))
+        except ProductError as error:
+            self._report.skip(stored.name, error.sentence)
+        return None
+
+    def _list_row(self, row: ImportedListRow) -> None:
+        self._lists.setdefault(row.name, []).append(row.row)
+        if len(self._lists[row.name]) >= LIST_ROWS and row.name != "memories":
+            self._store_lists()
+
+    def _store_lists(self) -> None:
+        for name, rows in self._lists.items():
+            results = self._own.take_list(ListEntry(name, [*rows]))
+            self._results += results
+            for result in results:
+                self._report.counts[name] += len(rows)
+                if result["outcome"] == "skipped":
+                    self._report.skip(name, Sentence.load(result["why"]))
+        self._lists.clear()
+
+
+def _skipped(title: str, why: Sentence) -> ImportResult:
+    return {"title": title, "outcome": "skipped", "why": why.dump(), "conversation": None}

@@ -1,0 +1,117 @@
+"""Decide whether words were written by the person, so that a fact may rest on them.
+
+A source is a message that the owner of the conversation has written and sent. Messages of runs, of programs that speak
+OpenAI's protocol, of imports and of copies of other people's conversations have no turn of the owner, so they are no
+sources. Within a message these are somebody else's words: quoted lines, code blocks, passages in quotation marks, and
+text that a file, an answer or a tool result of the conversation had before.
+"""
+
+import re
+import unicodedata
+from collections.abc import Sequence
+from uuid import UUID
+
+from django.db.models import Exists, OuterRef, Q
+from django.db.models.functions import Left
+
+from chat.memory.terms import stems
+from chat.models import Attachment, Conversation, Message, Turn
+from chat.models.tree import ids_down_to
+from files.models import FileText
+from projects.models import ProjectFile
+from projects.planner.models import RunStep
+
+MOST_MESSAGES = 400  # newest messages of a branch among which a source is looked for
+MOST_FILES = 20  # files of a conversation that are compared
+MOST_READ = 400_000  # characters of answers, and of each file, that are compared
+LEAST_WORDS = 2  # content words of a quote, unless it is a whole message
+LEAST_COPIED = 4  # words; a shorter quote may stand in a file by chance
+MOST_QUOTE = 1_000  # characters
+
+_FENCE = re.compile(r"^ {0,3}(`{3,}|~{3,})")
+_QUOTED = re.compile(r"“[^”\n]{1,2000}”|„[^“\n]{1,2000}“|«[^»\n]{1,2000}»|\"[^\"\n]{1,2000}\"")
+_MARKS = str.maketrans({"’": "'", "‘": "'", "´": "'", "…": " ", "“": '"', "”": '"', "„": '"'})
+
+
+def own_words(text: str) -> str:
+    """Return the text without quoted lines, code blocks and quotations of several words."""
+    lines: list[str] = []
+    fence = ""
+    for line in text.splitlines():
+        match = _FENCE.match(line)
+        if fence:
+            fence = "" if match and match[1].startswith(fence) else fence
+        elif match:
+            fence = match[1]
+        elif not line.lstrip().startswith((">", "|")):
+            lines.append(line)
+    return _QUOTED.sub(lambda quoted: quoted[0] if len(quoted[0].split()) < LEAST_COPIED else " ", "\n".join(lines))
+
+
+def plain(text: str) -> str:
+    """Return the text in lower case, in one line, with one kind of quotation marks and apostrophes."""
+    return " ".join(unicodedata.normalize("NFC", text).translate(_MARKS).casefold().split())
+
+
+def written_by_owner(conversation: Conversation) -> "Sequence[Message]":
+    """Return the messages of the displayed branch that its owner has written, newest first, at most `MOST_MESSAGES`."""
+    if conversation.leaf_id is None:
+        return []
+    return _written(ids_down_to(conversation.leaf_id, 0)[:MOST_MESSAGES])
+
+
+def _written(ids: Sequence[UUID]) -> list[Message]:
+    turns = Turn.objects.filter(user_message=OuterRef("pk"), options={})
+    of_run = RunStep.objects.filter(turn__user_message=OuterRef("pk"))
+    rows = Message.objects.filter(pk__in=ids, role=Message.Role.USER)
+    rows = rows.filter(Exists(turns)).exclude(Exists(of_run)).order_by("-depth")
+    return [row for row in rows if not (row.continues or row.files_alone)]
+
+
+def find_source(conversation: Conversation, quote: str, *, among: Sequence[UUID] | None = None) -> Message | None:
+    """Return the newest message in which the owner has written the quoted words; None if there is none.
+
+    `among`: ids of the messages to look at, by default those of the displayed branch.
+    """
+    words = plain(quote)
+    if not words or len(quote) > MOST_QUOTE:
+        return None
+    rows = written_by_owner(conversation) if among is None else _written(among)
+    for row in rows:
+        own = plain(own_words(row.text))
+        if not _contains(own, words) or (len(stems(quote)) < LEAST_WORDS and own.strip(".! ") != words.strip(".! ")):
+            continue
+        if len(words.split()) >= LEAST_COPIED and _was_there_before(conversation, row, words):
+            continue
+        return row
+    return None
+
+
+def _contains(text: str, words: str) -> bool:
+    """Return whether the text contains the words, and does not continue their first or last word."""
+    at = text.find(words)
+    while at >= 0:
+        before, after = text[at - 1 : at], text[at + len(words) : at + len(words) + 1]
+        if not ((before.isalnum() and words[0].isalnum()) or (after.isalnum() and words[-1].isalnum())):
+            return True
+        at = text.find(words, at + 1)
+    return False
+
+
+def _was_there_before(conversation: Conversation, message: Message, words: str) -> bool:
+    """Return whether a file of the conversation, or an answer or tool result above the message, has these words."""
+    above = ids_down_to(message.pk, 0)[1:MOST_MESSAGES]
+    read = 0
+    for row in Message.objects.filter(pk__in=above, role=Message.Role.ASSISTANT).order_by("-depth").iterator(50):
+        for part in row.parts:
+            text = part.get("text", "")[: MOST_READ - read]
+            read += len(text)
+            if words in plain(text):
+                return True
+        if read >= MOST_READ:
+            break
+    attached = Attachment.objects.filter(message__conversation=conversation).values("file")
+    in_project = ProjectFile.objects.filter(project=conversation.project_id).values("file")
+    files = FileText.objects.filter(Q(file__in=attached) | Q(file__in=in_project)).order_by("-pk")
+    texts = files.values_list(Left("text", MOST_READ), flat=True)[:MOST_FILES]
+    return any(words in plain(text) for text in texts.iterator(1))
