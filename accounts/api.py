@@ -56,7 +56,7 @@ class MeSerializer(StrictSerializer, serializers.ModelSerializer[User]):
         return list(PeopleGroup.objects.of(person).values_list("name", flat=True))
 
 
-LONGEST_PASSWORD = 4_096  # characters; far longer than any typed password
+MAX_PASSWORD_LENGTH = 4_096  # characters; far longer than any typed password
 
 
 class TokenSerializer(serializers.ModelSerializer[ApiToken]):
@@ -79,7 +79,7 @@ class TokenSerializer(serializers.ModelSerializer[ApiToken]):
 
 class AskForTokenSerializer(StrictSerializer, TokenSerializer):
     password = serializers.CharField(
-        max_length=LONGEST_PASSWORD,
+        max_length=MAX_PASSWORD_LENGTH,
         required=False,
         default="",
         write_only=True,

@@ -30,7 +30,7 @@ from core.errors import ProductError
 from core.permissions import require_right, require_store
 from core.sentences import Sentence
 
-MOST_LINES = 500
+MAX_LINES = 500
 MAX_MAILS_PER_ADDRESS = 5  # per request, if several accounts have the same address
 COLUMNS = ("username", "email", "name", "groups")
 DELIMITERS = ",;\t"
@@ -204,10 +204,10 @@ class _PeopleTable:
         if not lines:
             sentence = Sentence("The table has no people. Write one line for each person below the column names.")
             raise ProductError("empty_table", sentence, status=422)
-        if len(lines) > MOST_LINES:
+        if len(lines) > MAX_LINES:
             sentence = Sentence(
                 "The table has more than {most_lines} people. Split it, and import the parts one by one.",
-                most_lines=MOST_LINES,
+                most_lines=MAX_LINES,
             )
             raise ProductError("too_many_lines", sentence, status=422)
         self._user = user

@@ -43,8 +43,8 @@ RIGHTS = {  # the words for Django's rights on the rows of a table
     "view": gettext_lazy("look at"),
 }
 KINDS = {"totp": "Authenticator app", "webauthn": "Passkey"}
-MOST_AT_ONCE = 500  # people per action in the list
-MOST_BYTES = 500_000  # maximum size of a table
+MAX_AT_ONCE = 500  # people per action in the list
+MAX_BYTES = 500_000  # maximum size of a table
 SIGNS_IN = gettext_noop(
     "Whether the person signs in with a password. Without a password, nobody can sign in to this account "
     "until a new link is used."
@@ -134,7 +134,7 @@ class TableForm(forms.Form):
         file: UploadedFile[bytes] | None = cleaned.get("file")
         if file is None:
             return cleaned
-        if (file.size or 0) > MOST_BYTES:
+        if (file.size or 0) > MAX_BYTES:
             raise ValidationError(gettext("The file has more than 500 kB. Split it, and import the parts one by one."))
         try:
             cleaned["text"] = file.read().decode("utf-8-sig")
@@ -401,11 +401,11 @@ class UserAdmin(DjangoUserAdmin[User], RightsAdmin):  # type: ignore[misc]  # bo
 
         `template`: the message about the others, with `{people}`.
         """
-        chosen = list(rows[: MOST_AT_ONCE + 1])
+        chosen = list(rows[: MAX_AT_ONCE + 1])
         done = 0
-        if len(chosen) > MOST_AT_ONCE:
+        if len(chosen) > MAX_AT_ONCE:
             sentence = Sentence(
-                "Nothing was done. Choose at most {most_at_once} people at once.", most_at_once=MOST_AT_ONCE
+                "Nothing was done. Choose at most {most_at_once} people at once.", most_at_once=MAX_AT_ONCE
             )
             self.message_user(request, sentence, messages.ERROR)
             return
@@ -446,7 +446,7 @@ class UserAdmin(DjangoUserAdmin[User], RightsAdmin):  # type: ignore[misc]  # bo
             else:
                 return self._links(request, keys)
         groups = Group.objects.order_by("name").values_list("name", flat=True)[:20]
-        context = {"form": form, "wrong": errors, "groups": groups, "most": people.MOST_LINES}
+        context = {"form": form, "wrong": errors, "groups": groups, "most": people.MAX_LINES}
         page = self.page(request, "import", _("Import people from a table"), context)
         page.status_code = 422 if form.errors else 200
         return page

@@ -39,7 +39,7 @@ from chat.sending.services import send_or_queue
 from chat.turns.services import stop_turn
 from chat.turns.submit import Ask, check_effort, regenerate
 from core import json_bodies
-from core.api.idempotency import LONGEST_KEY
+from core.api.idempotency import MAX_KEY_LENGTH
 from core.errors import NotFound, ProductError
 from core.json_types import JsonObject
 from core.requests import get_or_404, identifier
@@ -267,10 +267,10 @@ def _answer_again(service: Callable[..., list[Turn]], user: User, frame: JsonObj
 def _key(frame: JsonObject) -> str | None:
     """Return the idempotency key. Raises `bad_idempotency_key`."""
     key = frame.get("key") or None
-    if key is not None and (not isinstance(key, str) or len(key) > LONGEST_KEY):
+    if key is not None and (not isinstance(key, str) or len(key) > MAX_KEY_LENGTH):
         raise ProductError(
             "bad_idempotency_key",
-            Sentence("key must be a string of at most {longest_key} characters, a UUID.", longest_key=LONGEST_KEY),
+            Sentence("key must be a string of at most {longest_key} characters, a UUID.", longest_key=MAX_KEY_LENGTH),
         )
     return key
 

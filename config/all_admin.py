@@ -16,8 +16,8 @@ from django.utils.translation import gettext as _
 from config.admin import NavigationGroup, all_groups
 from workspace.models import Workspace
 
-LONGEST_QUERY = 100  # characters
-MOST_SETTINGS = 50  # settings that a search shows
+MAX_QUERY_LENGTH = 100  # characters
+MAX_SETTINGS = 50  # settings that a search shows
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +56,7 @@ def _fields(request: HttpRequest, model_admin: Any, title: str, link: str) -> It
 
 def all_pages(request: HttpRequest) -> HttpResponse:
     """Show all pages, or those and the settings that have every word of `?q=`."""
-    query = request.GET.get("q", "")[:LONGEST_QUERY].strip()
+    query = request.GET.get("q", "")[:MAX_QUERY_LENGTH].strip()
     words = query.casefold().split()
 
     def matches(*texts: object) -> bool:
@@ -71,7 +71,7 @@ def all_pages(request: HttpRequest) -> HttpResponse:
     settings: list[FoundSetting] = []
     if words:
         matching = (each for each in _settings(request) if matches(each.page, each.label, each.help_text))
-        settings = [each for each, _place in zip(matching, range(MOST_SETTINGS), strict=False)]
+        settings = [each for each, _place in zip(matching, range(MAX_SETTINGS), strict=False)]
     context = {
         **admin.site.each_context(request),
         "title": _("All pages and settings"),

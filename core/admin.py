@@ -40,7 +40,7 @@ from core.audit.words import ACTION_LABELS
 from core.sentences import Sentence
 
 HISTORY_PAGE = 100  # entries on one page of a row's history
-MOST_COUNTED = 10_000  # rows that a list counts and shows; users find further rows by searching
+MAX_COUNTED = 10_000  # rows that a list counts and shows; users find further rows by searching
 _action = cast("Callable[..., Callable[..., Any]]", action)  # Unfold annotates the decorator's result
 
 
@@ -83,22 +83,22 @@ def column(path: str, name: str) -> Callable[..., Any]:
 
 
 class CappedPaginator(Paginator[Any]):
-    """Count no further than `MOST_COUNTED`, so that the cost of a list does not grow with its table."""
+    """Count no further than `MAX_COUNTED`, so that the cost of a list does not grow with its table."""
 
     template_name = "admin/capped_pagination.html"
 
     @cached_property
     def capped(self) -> bool:
-        return self._counted > MOST_COUNTED
+        return self._counted > MAX_COUNTED
 
     @cached_property
     def count(self) -> int:
-        return min(self._counted, MOST_COUNTED)
+        return min(self._counted, MAX_COUNTED)
 
     @cached_property
     def _counted(self) -> int:
         rows: Any = self.object_list
-        return int(rows.order_by()[: MOST_COUNTED + 1].count())
+        return int(rows.order_by()[: MAX_COUNTED + 1].count())
 
 
 class AuditLogEntry:

@@ -9,7 +9,7 @@ from typing import Any
 
 from core.sentences import Sentence
 
-LONGEST_DETAIL = 2_000  # characters; a detail may contain values of the request, which may have megabytes
+MAX_DETAIL_LENGTH = 2_000  # characters; a detail may contain values of the request, which may have megabytes
 
 
 class ProductError(Exception):
@@ -29,7 +29,7 @@ class ProductError(Exception):
         retry_after: int | None = None,
         **extra: Any,
     ) -> None:
-        self.sentence = Sentence.of(sentence).shortened(LONGEST_DETAIL)
+        self.sentence = Sentence.of(sentence).shortened(MAX_DETAIL_LENGTH)
         self.detail = self.sentence.english
         super().__init__(f"{code}: {self.detail}")
         self.code = code

@@ -27,7 +27,7 @@ M_MMAP_THRESHOLD = -3  # these two are from glibc's malloc.h
 M_ARENA_MAX = -8
 
 CHECK_INTERVAL = 5.0  # seconds between two checks; the interval grows while reclaiming frees little
-LONGEST_CHECK_INTERVAL = 30.0  # seconds
+MAX_CHECK_INTERVAL = 30.0  # seconds
 MIN_RECLAIMABLE = 16_000_000  # bytes above the process's minimum; less is not worth a collection
 MIN_CPU_SECONDS = 0.1  # since the last collection; a process that used less has no new memory to return
 RECLAIM_EVERY = 8_000_000  # released bytes of large bodies between two collections
@@ -114,4 +114,4 @@ def _watch() -> None:
         except Exception:
             logger.exception("memory could not be reclaimed")  # the next round tries again
         used = time.process_time()
-        pause = CHECK_INTERVAL if before - resident() >= MIN_RECLAIMABLE else min(2 * pause, LONGEST_CHECK_INTERVAL)
+        pause = CHECK_INTERVAL if before - resident() >= MIN_RECLAIMABLE else min(2 * pause, MAX_CHECK_INTERVAL)

@@ -85,19 +85,19 @@ class UploadSerializer(StrictSerializer):
     file = serializers.FileField(allow_empty_file=True, help_text="The bytes. They determine the file's type.")
 
 
-LONGEST_ENCODING = 100  # characters
-LONGEST_PASSWORD = 1_000  # characters
+MAX_ENCODING_LENGTH = 100  # characters
+MAX_PASSWORD_LENGTH = 1_000  # characters
 
 
 class RereadSerializer(StrictSerializer):
     encoding = serializers.CharField(
-        max_length=LONGEST_ENCODING,
+        max_length=MAX_ENCODING_LENGTH,
         required=False,
         allow_blank=True,
         help_text=f"The encoding of a text, if the detected one is wrong: {', '.join(ENCODINGS)}.",
     )
     password = serializers.CharField(
-        max_length=LONGEST_PASSWORD,
+        max_length=MAX_PASSWORD_LENGTH,
         required=False,
         allow_blank=True,
         trim_whitespace=False,

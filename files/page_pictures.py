@@ -32,7 +32,7 @@ MAX_CONCURRENT_DRAWINGS = 2  # pages per process
 MAX_WAITING_PER_PERSON = 2  # waiting requests per user, in addition to the request whose page is being drawn
 TURN_TIMEOUT = 20.0  # seconds that a request waits for its turn
 RETRY_AFTER = 5  # seconds after which a refused request may be sent again
-LONGEST_MARKED = 10_000  # characters of a passage to search for on a page
+MAX_MARKED_LENGTH = 10_000  # characters of a passage to search for on a page
 BROWSER_CACHE_SECONDS = 600  # seconds that a browser keeps the picture of a page
 LOCKED = gettext_noop(
     "It is protected with a password that is not stored, so its pages cannot be drawn. Read its text instead."
@@ -61,7 +61,7 @@ def picture_response(user: User, file: File, page: int, passage: tuple[int, int]
         code = recent_failure(file.pk, page)
         if code is not None:
             raise _drawing_error(code)
-        jpeg = _draw(file, page, "" if places else marked[:LONGEST_MARKED], before, places)
+        jpeg = _draw(file, page, "" if places else marked[:MAX_MARKED_LENGTH], before, places)
     response = HttpResponse(jpeg, content_type="image/jpeg")
     response["Cache-Control"] = f"private, max-age={BROWSER_CACHE_SECONDS}"
     return response

@@ -26,7 +26,7 @@ from files.models.file import FileUses
 from readers.api import RECOGNISED, WordPlace, places_of_passage, unpack_places
 
 WINDOW_CHARACTERS = 60_000  # characters shown at a time
-MOST_PIECES = 50  # pages shown at a time
+MAX_PIECES = 50  # pages shown at a time
 FILES_PER_PAGE = 100  # files on one page of the list
 MAX_WORDS = 100  # characters of the words that a list is narrowed by
 CHUNK_BYTES = 256 * 1024  # bytes
@@ -42,7 +42,7 @@ class FileOrder(TextChoices):
 
     NEWEST = "", gettext_lazy("Newest first")
     NAME = "name", gettext_lazy("By name")
-    LARGEST = "largest", gettext_lazy("Largest first")
+    MAX_SIZE = "largest", gettext_lazy("Largest first")
 
 
 class FileKind(TextChoices):
@@ -95,7 +95,7 @@ class FileListing:
         match self.order:
             case FileOrder.NAME:
                 return rows.annotate(folded=Lower("name")).order_by("folded", "id")
-            case FileOrder.LARGEST:
+            case FileOrder.MAX_SIZE:
                 return rows.order_by("-size", "-id")
         return rows.order_by("-id")  # ids grow with time
 
@@ -105,7 +105,7 @@ class FileListing:
             case FileOrder.NAME:
                 name = Lower(Value(last.name))
                 return rows.filter(Q(folded__gt=name) | Q(folded=name, pk__gt=last.pk))
-            case FileOrder.LARGEST:
+            case FileOrder.MAX_SIZE:
                 return rows.filter(Q(size__lt=last.size) | Q(size=last.size, pk__lt=last.pk))
         return rows.filter(pk__lt=last.pk)
 
@@ -263,7 +263,7 @@ class StoredText:
         windows: list[list[TextPiece]] = [[]]
         for piece in self._pieces():
             window = windows[-1]
-            if window and (piece.end - window[0].start > WINDOW_CHARACTERS or len(window) == MOST_PIECES):
+            if window and (piece.end - window[0].start > WINDOW_CHARACTERS or len(window) == MAX_PIECES):
                 window = []
                 windows.append(window)
             window.append(piece)

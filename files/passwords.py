@@ -10,7 +10,7 @@ from core import crypto
 from files.models import File
 
 LIFETIME_SECONDS = 900  # seconds
-LONGEST_PASSWORD = 1_000  # characters
+MAX_PASSWORD_LENGTH = 1_000  # characters
 
 
 def store(file: File, password: str) -> None:

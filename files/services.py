@@ -245,7 +245,7 @@ def reread(*, user: User, file: File, encoding: str = "", password: str = "") ->
     `being_read` (409) for a file that is already being read.
     """
     _require_owner(user, file)
-    if len(password) > passwords.LONGEST_PASSWORD or not password.isprintable():
+    if len(password) > passwords.MAX_PASSWORD_LENGTH or not password.isprintable():
         raise ProductError("bad_password", "A password is one line of at most 1,000 characters. Enter it again.")
     if encoding and encoding not in ENCODINGS:
         raise ProductError("unknown_encoding", SENTENCES["unknown_encoding"])

@@ -11,7 +11,7 @@ from django.core.cache import cache
 from redis.exceptions import RedisError
 
 CACHE_SECONDS = 3_600  # seconds
-MOST_PAGES = 1_000  # per file; the oldest are removed first
+MAX_PAGES = 1_000  # per file; the oldest are removed first
 
 logger = logging.getLogger(__name__)
 
@@ -24,7 +24,7 @@ def recent_failure(file_id: UUID, page: int) -> str | None:
 def remember_failure(file_id: UUID, page: int, code: str) -> None:
     """Store that drawing the page failed. One of two simultaneous failures of a file may be lost."""
     failures = {**_failures(file_id), page: code}
-    newest = dict(list(failures.items())[-MOST_PAGES:])
+    newest = dict(list(failures.items())[-MAX_PAGES:])
     try:
         cache.set(_key(file_id), newest, CACHE_SECONDS)
     except RedisError:

@@ -63,7 +63,7 @@ _EFFORTS: tuple[tuple[re.Pattern[str], tuple[str, ...]], ...] = (
 
 
 # Most images per request, by the host of the vendor's API. Sources: the vendor's pages or its error messages.
-_MOST_IMAGES = {
+_MAX_IMAGES = {
     "api.anthropic.com": 100,
     "api.groq.com": 5,
     "api.mistral.ai": 8,
@@ -134,7 +134,7 @@ def efforts_of(model_name: str) -> list[str]:
 def images_of(base_url: str) -> int | None:
     """Return how many images the API at this URL accepts per request; None if unknown."""
     host = urlsplit(base_url).hostname or ""
-    return _AZURE_IMAGES if host.endswith(_AZURE) else _MOST_IMAGES.get(host)
+    return _AZURE_IMAGES if host.endswith(_AZURE) else _MAX_IMAGES.get(host)
 
 
 def _at_host(base_url: str, name: str) -> ModelInfo | None:

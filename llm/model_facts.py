@@ -66,7 +66,7 @@ from llm.types.model_call import (
 RETIRES_SOON = timedelta(days=30)
 TRY_SECONDS = 60.0  # a model may have to be loaded first
 TRY_TOKENS = 1_024  # room for reasoning before the call
-LONGEST_TEST = 30_000  # tokens of the prompt of a reading test
+MAX_TEST = 30_000  # tokens of the prompt of a reading test
 TEST_SECONDS = 120.0  # a small machine needs a while for a long prompt
 TRIED_ON = "tools_tried_on"
 TRIAL_TOOL = ToolDefinition("ready", "Says that you are ready.", {"type": "object", "properties": {}})
@@ -234,7 +234,7 @@ def test_reading(model: Model) -> ReadingTest:
     A short prompt with another word comes first. If the model cannot repeat that word, the test is inconclusive.
     """
     count = tokens.tokenizer(model.tokenizer or tokens.CATCH_ALL).count
-    room = min(LONGEST_TEST, model.window * 4 // 5 - TRY_TOKENS // 4)
+    room = min(MAX_TEST, model.window * 4 // 5 - TRY_TOKENS // 4)
     repeated, _none = _repeats(model, ())
     if not repeated:
         words = _("It did not repeat a word even from a short prompt, so the test says nothing about what it reads.")

@@ -160,7 +160,7 @@ def shared_client(provider: Provider, silence_timeout: float | None = None) -> P
 # A model whose provider was unavailable is skipped for a while, so that not every answer waits for it. Each worker
 # process remembers outages separately.
 OUTAGE = 30.0  # seconds, unless the provider sends a longer time
-LONGEST_OUTAGE = 300.0  # seconds
+MAX_OUTAGE = 300.0  # seconds
 SILENCE_TIMEOUT = 40.0  # seconds of silence; titles may take 60 s and summaries 110 s, including a fallback
 MAX_FALLBACKS = 3  # models that are tried after the first one
 _ADMIN_FIXABLE_CODES = ("bad_credentials", "secret_lost", "quota_exhausted")
@@ -169,7 +169,7 @@ _outages: dict[UUID, tuple[float, ModelError]] = {}  # by model: end on the mono
 
 def note_outage(model: Model, error: ModelError) -> None:
     """Remember that the model was not available. For a while its fallback is called at once."""
-    seconds = min(LONGEST_OUTAGE, max(OUTAGE, error.retry_after or 0))
+    seconds = min(MAX_OUTAGE, max(OUTAGE, error.retry_after or 0))
     _outages[model.pk] = (time.monotonic() + seconds, error)
     level = logging.ERROR if error.code in _ADMIN_FIXABLE_CODES else logging.WARNING
     logger.log(level, "the provider of %s is not available: %s", model, error.code)

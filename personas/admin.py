@@ -42,7 +42,7 @@ from personas.forms import PersonaForm, PromptForm, ReminderForm
 from personas.models import BudgetProfile, Persona, PersonaShare, PromptVersion, Reminder, SummaryPrompt, SystemPrompt
 from personas.sharing import services as sharing
 
-MOST_WORDS = 4_000  # in a line; a longer line is compared as a whole, since comparing its words takes seconds
+MAX_WORDS = 4_000  # in a line; a longer line is compared as a whole, since comparing its words takes seconds
 WORDS = re.compile(r"\s+|\w+|[^\w\s]")
 
 
@@ -530,7 +530,7 @@ def _rows(before: list[str], after: list[str]) -> Iterator[DiffRow]:
 def _spans(old: str, new: str) -> tuple[list[DiffSpan], list[DiffSpan]]:
     before = WORDS.findall(old)
     after = WORDS.findall(new)
-    if max(len(before), len(after)) > MOST_WORDS:
+    if max(len(before), len(after)) > MAX_WORDS:
         return [DiffSpan(old, old != new)], [DiffSpan(new, old != new)]
     left = []
     right = []

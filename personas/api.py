@@ -46,7 +46,7 @@ class UsableModelField(serializers.PrimaryKeyRelatedField[Model]):
         return Model.objects.filter(Q(pk__in=usable) | Q(pk=chosen))
 
 
-MOST_NAMED_TOOLS = 1_000  # a request may repeat names; the most that a persona has is `personas.tools.MAX_TOOLS`
+MAX_NAMED_TOOLS = 1_000  # a request may repeat names; the most that a persona has is `personas.tools.MAX_TOOLS`
 
 
 class PersonaSerializer(StrictSerializer, serializers.ModelSerializer[Persona]):
@@ -54,7 +54,7 @@ class PersonaSerializer(StrictSerializer, serializers.ModelSerializer[Persona]):
     model = UsableModelField(required=False, allow_null=True, help_text="Null: the workspace's default.")
     tools = serializers.ListField(
         child=serializers.CharField(max_length=100),
-        max_length=MOST_NAMED_TOOLS,
+        max_length=MAX_NAMED_TOOLS,
         required=False,
         help_text="web_search, open_url, tasks, or a tool of a server as server__tool; server__* for all its tools.",
     )

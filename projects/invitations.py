@@ -22,8 +22,8 @@ from projects.models.invitation import MAX_USERNAME
 from projects.models.roles import require_owner
 
 LIFETIME = timedelta(days=30)
-MOST_OF_PROJECT = 50  # pending invitations per project
-MOST_OF_OWNER = 200  # pending invitations to all projects of one owner
+MAX_OF_PROJECT = 50  # pending invitations per project
+MAX_OF_OWNER = 200  # pending invitations to all projects of one owner
 
 
 @transaction.atomic
@@ -74,7 +74,7 @@ def _check_username(username: str) -> str:
 def _check_limits(rows: QuerySet[Invitation], project: Project) -> None:
     """Raise `too_many_invitations` (409). `rows`: all invitations of the owner."""
     sentence = Sentence("Too many invitations are unanswered. Withdraw some of them, or wait until they expire.")
-    if rows.filter(project=project).count() >= MOST_OF_PROJECT or rows.count() >= MOST_OF_OWNER:
+    if rows.filter(project=project).count() >= MAX_OF_PROJECT or rows.count() >= MAX_OF_OWNER:
         raise ProductError("too_many_invitations", sentence, status=409)
 
 

@@ -19,7 +19,7 @@ from projects.models import Invitation, Project, ProjectFile, roles
 
 PICKER_FILES = 50  # files in the picker; a search finds the others
 MAX_RESULTS = 10  # passages
-MOST_QUERY = 200  # characters of a name to search for
+MAX_QUERY = 200  # characters of a name to search for
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +97,7 @@ def search_context(user: User, project: Project, query: str) -> Mapping[str, obj
 
 def file_picker(user: User, project: Project, query: str) -> FilePicker:
     """Return the user's own readable files, newest first."""
-    query = " ".join(query.replace("\0", " ").split())[:MOST_QUERY]
+    query = " ".join(query.replace("\0", " ").split())[:MAX_QUERY]
     rows: QuerySet[File] = File.objects.owned_by(user).exclude(status=File.Status.FAILED).order_by("-created", "-id")
     if query:
         rows = rows.filter(name__icontains=query)

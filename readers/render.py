@@ -25,7 +25,7 @@ RECOGNISED = "recognised"
 TURNED = "turned"
 SHOWN = "shown"
 DOTS_PER_INCH = {RECOGNISED: 200, TURNED: 200, SHOWN: 150}  # per inch
-MOST_PIXELS = {RECOGNISED: 12_000_000, TURNED: 12_000_000, SHOWN: 6_000_000}
+MAX_PIXELS = {RECOGNISED: 12_000_000, TURNED: 12_000_000, SHOWN: 6_000_000}
 _POINTS = 72  # per inch
 _QUALITY = 82  # JPEG quality
 _YELLOW = (255, 225, 110)  # colour of a marker pen
@@ -54,7 +54,7 @@ def draw(document: pypdfium2.PdfDocument, number: int, purpose: str, marked: Mar
         document.init_forms()  # so that the values of forms are drawn
     page = document[number]
     width, height = page.get_size()
-    scale = min(DOTS_PER_INCH[purpose] / _POINTS, (MOST_PIXELS[purpose] / max(width * height, 1)) ** 0.5)
+    scale = min(DOTS_PER_INCH[purpose] / _POINTS, (MAX_PIXELS[purpose] / max(width * height, 1)) ** 0.5)
     rotation = 180 if purpose == TURNED else 0
     bitmap = page.render(scale=scale, rotation=rotation, grayscale=purpose != SHOWN, rev_byteorder=True)
     picture: Image.Image = bitmap.to_pil()

@@ -133,7 +133,7 @@ class _Pages:
         texts = [extracted.text[start:end] for start, end in extracted.spans]
         recognised: dict[int, PageRecognition] = {}
         scans = [number for number, text in enumerate(texts) if not text.strip()] if self.recogniser.available else []
-        scans = scans[: recognition.MOST_PAGES]
+        scans = scans[: recognition.MAX_PAGES]
         for done, number in enumerate(scans, 1):
             self.progress(done, len(scans))
             recognised[number] = self._recognise(number)
@@ -169,7 +169,7 @@ def _replace_wrong_layers(path: Path, extracted: Extracted, password: str) -> Ex
 
     A document keeps its layer if its first, middle and last scan have a right layer; otherwise each page is compared.
     """
-    pages = extracted.layered[: recognition.MOST_PAGES]
+    pages = extracted.layered[: recognition.MAX_PAGES]
     samples = {pages[0], pages[len(pages) // 2], pages[-1]}
     texts = [extracted.text[start:end] for start, end in extracted.spans]
     better = {number: page for number in samples if (page := _better_text(path, number, texts[number], password)).text}

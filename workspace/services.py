@@ -25,8 +25,8 @@ FIELDS = (
     *("second_factor", "sign_up", "sign_up_domains"),
     *("api_conversation_days", "conversation_days"),
 )
-LARGEST_LOGO = 2_000_000  # bytes of an upload
-LARGEST_SIDE = 4_096  # pixels of an upload
+MAX_LOGO = 2_000_000  # bytes of an upload
+MAX_SIDE = 4_096  # pixels of an upload
 LOGO_SIDE = 256  # pixels of the stored picture
 LOGO_FORMATS = ("PNG", "JPEG", "WEBP")
 
@@ -79,18 +79,18 @@ def make_logo(picture: IO[bytes]) -> bytes:
 
     Raises `bad_logo` (422).
     """
-    content = picture.read(LARGEST_LOGO + 1)
-    if len(content) > LARGEST_LOGO:
+    content = picture.read(MAX_LOGO + 1)
+    if len(content) > MAX_LOGO:
         raise _bad_logo_error(
             Sentence("The picture has more than 2 MB. Make it smaller; 256 pixels a side are enough.")
         )
     try:
         with Image.open(BytesIO(content), formats=LOGO_FORMATS) as image:
-            if max(image.size) > LARGEST_SIDE:
+            if max(image.size) > MAX_SIDE:
                 raise _bad_logo_error(
                     Sentence(
                         "The picture has more than {largest_side} pixels a side. Make it smaller.",
-                        largest_side=LARGEST_SIDE,
+                        largest_side=MAX_SIDE,
                     )
                 )
             logo = image.convert("RGBA")

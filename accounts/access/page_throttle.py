@@ -27,7 +27,7 @@ from core.api.rate_limit import WINDOW, count_in_window, refund, require_within_
 
 View = Callable[..., HttpResponseBase]
 REFUSED = 429  # the status of an attempt whose password was not checked
-MOST_FREE = 10  # sign-ins per person and minute that are not counted; each costs a password hash
+MAX_FREE = 10  # sign-ins per person and minute that are not counted; each costs a password hash
 
 
 def limited(kind: str, view: View) -> View:
@@ -86,5 +86,5 @@ def _progress(request: HttpRequest) -> SignInProgress | None:
 
 
 def _is_free(progress: SignInProgress) -> bool:
-    allowance = count_in_window(f"pages:came-in:{progress.person}", MOST_FREE, WINDOW)
+    allowance = count_in_window(f"pages:came-in:{progress.person}", MAX_FREE, WINDOW)
     return allowance is None or not allowance.exceeded

@@ -31,7 +31,7 @@ from workspace.models.settings import workspace_at
 DAY = 86_400  # seconds
 VISIT_INTERVAL = 300  # seconds between two writes of a visit, since not every request should write
 VISIT = "visit"  # the key of a `Visit` in the session
-LONGEST_AGENT = 300
+MAX_AGENT_LENGTH = 300
 PUBLISH_TIMEOUT = 2.0  # seconds that Redis may take to pass a message on to pages
 # Browsers by a mark in their User-Agent. The first match counts: many browsers also send the marks of later entries.
 BROWSERS = {"Edg": "Edge", "OPR/": "Opera", "Firefox/": "Firefox", "Chrome/": "Chrome", "Safari/": "Safari"}
@@ -114,7 +114,7 @@ def note_visit(session: SessionBase, agent: str) -> None:
     """Store the time of the visit and the browser in the session, at most every `VISIT_INTERVAL` for a browser."""
     now = int(timezone.now().timestamp())
     previous = _visit_of(session)
-    agent = agent[:LONGEST_AGENT]
+    agent = agent[:MAX_AGENT_LENGTH]
     if now - previous.get("seen", 0) > VISIT_INTERVAL or previous.get("agent") != agent:
         visit: Visit = {"began": previous.get("began", now), "seen": now, "agent": agent}
         session[VISIT] = visit

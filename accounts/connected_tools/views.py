@@ -22,7 +22,7 @@ from llm.models import ToolGrant, ToolServer
 from llm.oauth.grants import ReturnedAnswer
 from llm.oauth.values import client_document
 
-LONGEST = 4_096  # characters of a parameter of an answer
+MAX_LENGTH = 4_096  # characters of a parameter of an answer
 
 
 @never_cache
@@ -82,13 +82,13 @@ def sign_in(request: Request, server: ToolServer) -> HttpResponse:
 @require_GET
 def returned(request: Request) -> HttpResponse:
     """Complete the sign-in with which an authorization server sent the browser back."""
-    values = {name: request.GET.get(name, "")[:LONGEST].replace("\0", "") for name in ("state", "code", "error")}
+    values = {name: request.GET.get(name, "")[:MAX_LENGTH].replace("\0", "") for name in ("state", "code", "error")}
     answer = ReturnedAnswer(
         state=values["state"],
         code=values["code"],
         iss=request.GET.get("iss"),
         error=values["error"],
-        description=request.GET.get("error_description", "")[:LONGEST],
+        description=request.GET.get("error_description", "")[:MAX_LENGTH],
     )
     try:
         completed = services.complete_sign_in(

@@ -16,7 +16,7 @@ from accounts.models import PeopleGroup, Right
 from core import i18n
 from core.admin import CheckboxColumns, RowAdmin, acting_user, display
 
-MOST_IN_FORM = 300  # members; Django accepts at most a thousand fields in one form
+MAX_IN_FORM = 300  # members; Django accepts at most a thousand fields in one form
 
 
 class PeopleGroupForm(forms.ModelForm[PeopleGroup]):
@@ -54,7 +54,7 @@ class PeopleGroupAdmin(RowAdmin):
         """Return only the rights for “Everyone”, and the number of members instead of their list for a large group."""
         if obj is not None and obj.everyone:
             return self.fieldsets[1:2]
-        if getattr(obj, "number_of_members", 0) <= MOST_IN_FORM:
+        if getattr(obj, "number_of_members", 0) <= MAX_IN_FORM:
             return self.fieldsets
         return ((None, {"fields": ("name", "claim", "size", "managers")}), *self.fieldsets[1:])
 

@@ -15,10 +15,10 @@ from core.api.pagination import ByName
 from core.permissions import require_right
 from llm.models import Model, ToolServer
 
-MOST_MEMBERS = 10_000
-MOST_MANAGERS = 1_000
-MOST_MODELS = 1_000
-MOST_TOOL_SERVERS = 1_000
+MAX_MEMBERS = 10_000
+MAX_MANAGERS = 1_000
+MAX_MODELS = 1_000
+MAX_TOOL_SERVERS = 1_000
 
 
 class AllOrSome(RelatedList):
@@ -35,13 +35,13 @@ class AllOrSome(RelatedList):
 class PeopleGroupSerializer(StrictSerializer, serializers.ModelSerializer[PeopleGroup]):
     members = RelatedList(
         child_relation=serializers.PrimaryKeyRelatedField(queryset=User.objects.all()),
-        max_length=MOST_MEMBERS,
+        max_length=MAX_MEMBERS,
         required=False,
         help_text="Ids of people; empty for “Everyone”.",
     )
     managers = RelatedList(
         child_relation=serializers.PrimaryKeyRelatedField(queryset=User.objects.all()),
-        max_length=MOST_MANAGERS,
+        max_length=MAX_MANAGERS,
         required=False,
         help_text="Ids of the people who manage its members.",
     )
@@ -49,14 +49,14 @@ class PeopleGroupSerializer(StrictSerializer, serializers.ModelSerializer[People
         "all_models",
         source="allowed_models",
         child_relation=serializers.PrimaryKeyRelatedField(queryset=Model.objects.all()),
-        max_length=MOST_MODELS,
+        max_length=MAX_MODELS,
         help_text="Ids of the models that its members may use; null: all.",
     )
     tools = AllOrSome(
         "all_tool_servers",
         source="allowed_tool_servers",
         child_relation=serializers.SlugRelatedField(slug_field="name", queryset=ToolServer.objects.all()),
-        max_length=MOST_TOOL_SERVERS,
+        max_length=MAX_TOOL_SERVERS,
         help_text="Names of the tool servers that its members may use; null: all.",
     )
     may = serializers.ListField(

@@ -39,7 +39,7 @@ from core.sentences import Sentence
 TIMEOUT = 10.0  # seconds without a byte
 BODY_SECONDS = 10.0  # for the whole body of an answer
 RETRY_SECONDS = 15.0  # until the next request to a provider that did not answer in time
-LARGEST = 1_000_000  # bytes of an answer
+MAX_SIZE = 1_000_000  # bytes of an answer
 CACHE_SECONDS = 600.0  # for which the document and the keys are cached
 MAX_KEY_REFRESHES = 30  # per provider and minute, for tokens that no cached key has signed
 SCOPE = "openid profile email"
@@ -91,9 +91,9 @@ class CheckedAdapter(HTTPAdapter):
         """Return the body. Raises `FetchRefused` for a large one, and `ReadTimeout` for a slow one."""
         body = bytearray()
         end = time.monotonic() + BODY_SECONDS
-        while piece := raw.read1(LARGEST, decode_content=True):
+        while piece := raw.read1(MAX_SIZE, decode_content=True):
             body += piece
-            if len(body) > LARGEST:
+            if len(body) > MAX_SIZE:
                 raise FetchRefused(Sentence("{host} sent an answer that is too large.", host=self._issuer.host))
             if time.monotonic() > end:
                 raise ReadTimeout("the body took too long")

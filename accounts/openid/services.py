@@ -31,9 +31,9 @@ from core.errors import ProductError, invalid_setting
 from core.net.url_safety import origin
 from core.sentences import Sentence
 
-LONGEST_NAME = 150  # characters of a user name
-LONGEST_SUBJECT = 255  # characters, as the specification says
-MOST_GROUPS = 1_000  # that are read for one person
+MAX_NAME_LENGTH = 150  # characters of a user name
+MAX_SUBJECT_LENGTH = 255  # characters, as the specification says
+MAX_GROUPS = 1_000  # that are read for one person
 
 logger = logging.getLogger(__name__)
 
@@ -91,7 +91,7 @@ def get_or_create_user(*, provider: OpenIDProvider, claims: Mapping[str, Any]) -
     Raises `openid_refused`, `account_off` and `no_account` (403).
     """
     subject = claims.get("sub")
-    if not isinstance(subject, str) or not 0 < len(subject) <= LONGEST_SUBJECT or "\0" in subject:
+    if not isinstance(subject, str) or not 0 < len(subject) <= MAX_SUBJECT_LENGTH or "\0" in subject:
         raise connection.sign_in_refused_error(
             Sentence("{provider} sent no valid user ID (`sub`).", provider=str(provider))
         )
@@ -155,7 +155,7 @@ def _create_person(provider: OpenIDProvider, claims: Mapping[str, Any]) -> User:
 
 def _free_name(claims: Mapping[str, Any]) -> str:
     claimed = _text(claims, "preferred_username") or _email(claims).partition("@")[0] or _text(claims, "name")
-    name = re.sub(r"[^\w.@+-]+", "-", claimed).strip("-")[: LONGEST_NAME - 10] or "person"
+    name = re.sub(r"[^\w.@+-]+", "-", claimed).strip("-")[: MAX_NAME_LENGTH - 10] or "person"
     for number in count(1):
         candidate = name if number == 1 else f"{name}-{number}"
         if not User.objects.filter(username__iexact=candidate).exists():
@@ -194,7 +194,7 @@ def _groups(provider: OpenIDProvider, claims: Mapping[str, Any]) -> set[str] | N
         return None
     claimed = claims.get(provider.groups_claim, [])
     listed = [claimed] if isinstance(claimed, str) else claimed if isinstance(claimed, list) else []
-    return {each for each in listed[:MOST_GROUPS] if isinstance(each, str)}
+    return {each for each in listed[:MAX_GROUPS] if isinstance(each, str)}
 
 
 def _sync_superuser(provider: OpenIDProvider, identity: OpenIDIdentity, groups: set[str]) -> None:

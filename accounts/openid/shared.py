@@ -11,7 +11,7 @@ from typing import NamedTuple
 from core.json_types import JsonObject
 from core.outside import wait_outside
 
-MOST_DOCUMENTS = 100  # a provider has two; the oldest are dropped first
+MAX_DOCUMENTS = 100  # a provider has two; the oldest are dropped first
 
 
 class WaitTooLong(Exception):
@@ -79,7 +79,7 @@ class SharedDocuments:
             del self._readings[key]
             self._stored.pop(key, None)  # re-insert at the end: the oldest are dropped first
             self._stored[key] = StoredDocument(content, time.monotonic())
-            while len(self._stored) > MOST_DOCUMENTS:
+            while len(self._stored) > MAX_DOCUMENTS:
                 del self._stored[next(iter(self._stored))]
         reading.set_result(content)
         return dict(content)

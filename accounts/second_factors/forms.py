@@ -23,8 +23,8 @@ from core.errors import ProductError
 from core.sentences import Sentence
 
 NEW_APP = "new_app"  # in the session: the encrypted secret of the app that is being set up
-LONGEST = 20_000  # characters in a browser's answer
-LONGEST_NAME = 100  # characters in a passkey's name
+MAX_LENGTH = 20_000  # characters in a browser's answer
+MAX_NAME_LENGTH = 100  # characters in a passkey's name
 MALFORMED = (ValueError, KeyError, TypeError, AttributeError, RecursionError)  # raised by malformed answers
 
 
@@ -82,7 +82,7 @@ class CredentialField(forms.JSONField):
 
     def to_python(self, value: Any) -> Any:
         try:
-            return super().to_python(value[:LONGEST])
+            return super().to_python(value[:MAX_LENGTH])
         except MALFORMED as error:
             raise _refusal() from error
 
@@ -128,7 +128,7 @@ class NewPasskeyForm(AddWebAuthnForm):  # type: ignore[misc]  # it has no types
     credential = CredentialField()
 
     def clean_name(self) -> str:
-        return str(super().clean_name())[:LONGEST_NAME]
+        return str(super().clean_name())[:MAX_NAME_LENGTH]
 
     def clean(self) -> Any:
         try:

@@ -31,7 +31,7 @@ from core.sentences import Sentence
 from workspace.models.settings import workspace_at
 
 Type = Authenticator.Type
-MOST_PASSKEYS = 20  # passkeys per person
+MAX_PASSKEYS = 20  # passkeys per person
 SECRET_BYTES = 20  # of an app; RFC 4226 recommends 160 bits
 
 
@@ -58,7 +58,7 @@ def adding(*, user: User, kind: str, session: str | None) -> Iterator[None]:
         number = Authenticator.objects.filter(user=user, type=kind).count()
         if kind == Type.TOTP and number:
             raise ProductError("app_is_set_up", "You have an authenticator app. Remove it first.", status=409)
-        if number >= MOST_PASSKEYS:
+        if number >= MAX_PASSKEYS:
             raise ProductError("too_many_passkeys", "You have 20 passkeys. Remove one that you do not use.", status=409)
         yield
         record(user=user, action="second_factor.set_up", row=user, name=user.get_username(), changes={"kind": kind})

@@ -28,7 +28,7 @@ from chat.prompts.report import CoveredEntry, MessageEntry, Outgoing, ShortCall,
 from chat.prompts.turn_context import base_context
 from chat.prompts.wording import CACHE_REASONS
 from chat.sending.offers import RoomOffer
-from chat.turns.submit import LONGEST_EFFORT
+from chat.turns.submit import MAX_EFFORT_LENGTH
 from core.api.fields import MoneyField, SentenceField, StrictSerializer
 from core.json_types import JsonObject
 from llm.learning import Evidence
@@ -64,7 +64,7 @@ class EffortField(serializers.CharField):
 
     def __init__(self) -> None:
         super().__init__(
-            max_length=LONGEST_EFFORT, required=False, allow_blank=True, allow_null=True, default=None,
+            max_length=MAX_EFFORT_LENGTH, required=False, allow_blank=True, allow_null=True, default=None,
             help_text=f"Effort of reasoning: {', '.join(Effort.values)}. The conversation keeps it; empty removes it.",
         )  # fmt: skip
 
@@ -74,7 +74,7 @@ class TurnDraftSerializer(ChosenModelsSerializer):
     text = serializers.CharField(max_length=1_000_000, trim_whitespace=False, allow_blank=True, default="")
     files = serializers.ListField(child=serializers.UUIDField(), max_length=50, default=list)
     effort = serializers.CharField(
-        max_length=LONGEST_EFFORT, required=False, allow_blank=True, allow_null=True, default=None
+        max_length=MAX_EFFORT_LENGTH, required=False, allow_blank=True, allow_null=True, default=None
     )
     count = serializers.BooleanField(
         default=False,

@@ -14,8 +14,8 @@ from llm.services import SILENCE_TIMEOUT
 from llm.types.model_call import Image, ModelMessage, ModelRequest
 from personas.services import rules_at
 
-MOST_OUTPUT = 8_192  # tokens per page
-LONGEST = 60_000  # characters per page
+MAX_OUTPUT = 8_192  # tokens per page
+MAX_LENGTH = 60_000  # characters per page
 
 
 def read_page(model: Model, owner: UUID, picture: bytes) -> str:
@@ -26,11 +26,11 @@ def read_page(model: Model, owner: UUID, picture: bytes) -> str:
     request = ModelRequest(
         model=model.name,
         messages=(ModelMessage("user", rules_at().texts["page_read"], images=(Image("image/png", picture),)),),
-        max_output=min(MOST_OUTPUT, model.max_output or MOST_OUTPUT, model.window // 2),
+        max_output=min(MAX_OUTPUT, model.max_output or MAX_OUTPUT, model.window // 2),
         window=model.window,
     )
     charge = Billing(None, ModelCall.Purpose.READING, owner)
-    reply = submit(ask(model, request, charge, longest=LONGEST, patience=SILENCE_TIMEOUT)).result()
+    reply = submit(ask(model, request, charge, longest=MAX_LENGTH, patience=SILENCE_TIMEOUT)).result()
     if reply.cut_off or reply.unread:
         raise ModelError("page_not_read", "The model did not read the page to its end.", retryable=False)
     return reply.text.strip() if any(map(str.isalnum, reply.text)) else ""

@@ -27,8 +27,8 @@ from chat.citations.words import (
 
 Similarity = Callable[[str, str], float]  # the cosine of two texts
 
-LONGEST_CLAIM = 90  # words of the sentence that are compared
-LONGEST_SOURCE = 160  # words of the source that are compared
+MAX_CLAIM_LENGTH = 90  # words of the sentence that are compared
+MAX_SOURCE_LENGTH = 160  # words of the source that are compared
 CONTENT_WEIGHT = 3  # a pair of content words counts as this many pairs of function words
 LEAST_PAIRED_SHARE = 0.65  # share of the words in pairs, by weight; below it, gaps are not compared
 EQUAL_OTHERWISE = 0.8  # share of the words in pairs, by weight; from it on, sentences differ in a few words only
@@ -38,8 +38,8 @@ LEAST_COMPOUND = 5  # letters of a word that can be the end of a compound
 NEGATION_SCOPE = 3  # content words after a negation that it applies to
 WORDS_AROUND_PAIRS = 4  # words of the source before the first pair and after the last that may be exchanged
 LEAST_IN_ORDER = 0.9  # share of the words that must be in order once an exchange is undone
-MOST_EXCHANGED = 14  # words that are tested for an exchange
-LONGEST_RUN = 4  # words that are exchanged together
+MAX_EXCHANGED = 14  # words that are tested for an exchange
+MAX_RUN = 4  # words that are exchanged together
 DERIVING = word_set("un in im ir il non dis mis ver be ent er zer ge sub super over under pre post")
 ARTICLES = word_set("a an the der die das den dem des ein eine le la les un une")
 AUXILIARIES = word_set("is are was were be been being am get got wird werden wurde wurden est sont été fut")
@@ -121,11 +121,11 @@ class WordGap:
 class Alignment:
     """The words that a sentence (`claim`) and a source have in common, in the same order.
 
-    `claim` and `source` are cut to `LONGEST_CLAIM` and `LONGEST_SOURCE` words.
+    `claim` and `source` are cut to `MAX_CLAIM_LENGTH` and `MAX_SOURCE_LENGTH` words.
     """
 
     def __init__(self, claim: Sequence[Word], source: Sequence[Word]) -> None:
-        self.claim = claim[:LONGEST_CLAIM]
+        self.claim = claim[:MAX_CLAIM_LENGTH]
         self.source = _window(self.claim, source)
 
     @cached_property
@@ -227,13 +227,13 @@ def _weight(one: Word, other: Word) -> int:
 
 
 def _window(claim: Sequence[Word], source: Sequence[Word]) -> Sequence[Word]:
-    """Return the `LONGEST_SOURCE` words of the source with the most content words of the claim."""
-    if len(source) <= LONGEST_SOURCE:
+    """Return the `MAX_SOURCE_LENGTH` words of the source with the most content words of the claim."""
+    if len(source) <= MAX_SOURCE_LENGTH:
         return source
     stems = {word.stem for word in claim if word.content}
     hits = [word.stem in stems for word in source]
-    start = max(range(0, len(source), LONGEST_SOURCE // 4), key=lambda at: sum(hits[at : at + LONGEST_SOURCE]))
-    return source[start : start + LONGEST_SOURCE]
+    start = max(range(0, len(source), MAX_SOURCE_LENGTH // 4), key=lambda at: sum(hits[at : at + MAX_SOURCE_LENGTH]))
+    return source[start : start + MAX_SOURCE_LENGTH]
 
 
 def differences(
@@ -580,7 +580,7 @@ def _exchanged_runs(alignment: Alignment, fixed_order: bool) -> tuple[Sequence[W
 
 
 def _unique_words(claim: Sequence[Word], source: Sequence[Word]) -> list[tuple[int, int]]:
-    """Return the positions in both sentences of the content words that occur once in each, at most `MOST_EXCHANGED`."""
+    """Return the positions in both sentences of the content words that occur once in each, at most `MAX_EXCHANGED`."""
     once = []
     for at, word in enumerate(claim):
         alike = sum(same_word(word, other) and bool(word.values) == bool(other.values) for other in claim)
@@ -588,17 +588,17 @@ def _unique_words(claim: Sequence[Word], source: Sequence[Word]) -> list[tuple[i
             places = [place for place, other in enumerate(source) if same_word(word, other)]
             if len(places) == 1:
                 once.append((at, places[0]))
-    return once[:MOST_EXCHANGED]
+    return once[:MAX_EXCHANGED]
 
 
 def _runs(order: Sequence[int]) -> list[_WordRun]:
-    """Return the runs of at most `LONGEST_RUN` words. `order`: the positions of the words in the source."""
+    """Return the runs of at most `MAX_RUN` words. `order`: the positions of the words in the source."""
     if _longest_increase(order) == len(order):
         return []
     return [
         _WordRun(start, end)
         for start in range(len(order))
-        for end in range(start + 1, min(len(order), start + LONGEST_RUN) + 1)
+        for end in range(start + 1, min(len(order), start + MAX_RUN) + 1)
         if all(order[at + 1] > order[at] for at in range(start, end - 1))
     ]
 

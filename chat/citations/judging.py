@@ -32,10 +32,10 @@ RULES_TIMEOUT = 5.0  # seconds; if the check takes longer, the answer stays unch
 MODEL_TIMEOUT = 20.0  # seconds for all sentences of an answer
 BATCH = 10  # sentences per call
 MAX_CALLS = MAX_CLAIMS // BATCH  # calls per answer
-LONGEST_LINE = 60  # tokens of the model's line about one sentence
+MAX_LINE_LENGTH = 60  # tokens of the model's line about one sentence
 INSTRUCTION_TOKENS = 1_000  # tokens of the longest instructions
 REASONING_TOKENS = 1_024  # for a model that reasons first
-LONGEST_REASON = 200  # characters of the model's reason that are stored
+MAX_REASON_LENGTH = 200  # characters of the model's reason that are stored
 MODEL_REMOVED = gettext_noop(
     "The model that checks citations was removed or switched off, so they were checked without it."
 )
@@ -47,8 +47,8 @@ logger = logging.getLogger(__name__)
 
 def largest_usage() -> Usage:
     """Return the most tokens that the check of one answer may read and write, in `MAX_CALLS` calls."""
-    input_tokens = INSTRUCTION_TOKENS + BATCH * (MAX_EVIDENCE // 2 + LONGEST_LINE)
-    return Usage(MAX_CALLS * input_tokens, MAX_CALLS * (REASONING_TOKENS + LONGEST_LINE * BATCH))
+    input_tokens = INSTRUCTION_TOKENS + BATCH * (MAX_EVIDENCE // 2 + MAX_LINE_LENGTH)
+    return Usage(MAX_CALLS * input_tokens, MAX_CALLS * (REASONING_TOKENS + MAX_LINE_LENGTH * BATCH))
 
 
 async def check_in_time(
@@ -104,7 +104,7 @@ async def _ask(
     answers: list[str | None] = []
     for first in range(0, len(sentences), BATCH):
         batch = sentences[first : first + BATCH]
-        output_tokens = REASONING_TOKENS + LONGEST_LINE * len(batch)
+        output_tokens = REASONING_TOKENS + MAX_LINE_LENGTH * len(batch)
         request = ModelRequest(
             model=model.name,
             messages=(ModelMessage("system", texts["citation_check"]), ModelMessage("user", question_about(batch))),
@@ -133,7 +133,7 @@ def parse_answer(text: str, count: int) -> list[str | None]:
     if not set(range(1, count + 1)) <= lines.keys():
         sentence = Sentence("It did not say yes or no for every sentence.")
         raise ModelError("citations_not_judged", sentence, retryable=False)
-    return [None if lines[at][0] == "yes" else lines[at][1][:LONGEST_REASON] for at in range(1, count + 1)]
+    return [None if lines[at][0] == "yes" else lines[at][1][:MAX_REASON_LENGTH] for at in range(1, count + 1)]
 
 
 def combine(check: PartCheck, answers: Sequence[str | None]) -> PartCheck:

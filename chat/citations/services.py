@@ -32,10 +32,10 @@ from files.models import File, FileText
 
 WHOLE = 60_000  # characters; a longer file is not compared as a whole, but searched for the sentence
 HITS = 5  # passages per search
-MOST_SEARCHES = 30  # sentences of an answer that long files are searched for
+MAX_SEARCHES = 30  # sentences of an answer that long files are searched for
 MAX_EVIDENCE = 1_500  # stored characters per compared passage
-MOST_PASSAGES = 60  # passages of a document that are searched for a sentence
-LONGEST_PASSAGE = 12_000  # characters that are marked as the passage around a sentence
+MAX_PASSAGES = 60  # passages of a document that are searched for a sentence
+MAX_PASSAGE_LENGTH = 12_000  # characters that are marked as the passage around a sentence
 LEAST_CARRIED_SHARE = (
     0.6  # share of the words that the sentence of a passage must have, else the whole file is searched as well
 )
@@ -281,9 +281,9 @@ class _AnswerPassages:
         return self._whole[number]
 
     def _search(self, number: int, pk: UUID, sentence: str, pages: list[tuple[int, int]]) -> _FilePassages | None:
-        """Return the best passages of a long file for the sentence; None after `MOST_SEARCHES` sentences."""
+        """Return the best passages of a long file for the sentence; None after `MAX_SEARCHES` sentences."""
         key = (number, sentence)
-        if key not in self._searched and len(self._searched) < MOST_SEARCHES:
+        if key not in self._searched and len(self._searched) < MAX_SEARCHES:
             payer = Payer(self._conversation.owner_id, conversation=self._conversation.pk)
             hits = search(query=sentence, files=File.objects.filter(pk=pk), limit=HITS, payer=payer)
             passages = [TextPassage(hit.start, hit.text, hit.heading) for hit in hits]
@@ -311,7 +311,7 @@ def _place_in_file(file: _FilePassages | None, sentence: str) -> _SharedPlace | 
         "sentence_start": place.start,
         "sentence_end": place.end,
     }
-    if len(passage.text) > LONGEST_PASSAGE:  # the whole text of a file is no passage
+    if len(passage.text) > MAX_PASSAGE_LENGTH:  # the whole text of a file is no passage
         place_json |= {"start": place.start, "end": place.end}
     if passage.heading:
         place_json["heading"] = passage.heading
@@ -328,5 +328,5 @@ def _spans_of(parts: Iterable[MessagePart]) -> dict[int, list[PassageSpan]]:
             best: PassageSpan = {"start": document["start"], "end": document["end"]}
             earlier = spans.setdefault(document["number"], [])
             earlier += [span for span in document.get("passages", [best]) if span not in earlier]
-            del earlier[MOST_PASSAGES:]
+            del earlier[MAX_PASSAGES:]
     return spans

@@ -43,12 +43,12 @@ ALMOST_THE_SAME = 0.8  # sentences with this share of words in common have the s
 LEAST_COMMON_SHARE = 0.5  # sentences with this share of words in common are compared word by word
 CANDIDATES = 4  # sentences of the passage that are compared word by word
 UNDECIDED = 0.15  # difference of the shares of two sentences that are compared word by word
-MOST_CLAUSES = 6  # of a sentence, that are compared one by one
+MAX_CLAUSES = 6  # of a sentence, that are compared one by one
 LEAST_OF_CLAUSE = 0.6  # share of the words of a clause that its sentence has
 FIXED_ORDER = 0.12  # share of English or Vietnamese function words in a text of the language
 SAMPLE = 50  # sentences that tell the language
-LONGEST_ABBREVIATION = 8  # characters
-LONGEST_ROW = 2_000  # characters of a row of a table with commas
+MAX_ABBREVIATION_LENGTH = 8  # characters
+MAX_ROW_LENGTH = 2_000  # characters of a row of a table with commas
 
 _SENTENCE_ENDS = re.compile(
     r"(?<=[.!?…])[\"'”’)\]]*\s+(?=[\"'“‘(\[]*[^\sa-z])|(?<=[。！？])|\n\s*\n|(?<=\|)\n"
@@ -86,7 +86,7 @@ def spans(text: str) -> Iterator[tuple[int, int]]:
     """Yield [start, end) of each sentence with the blanks after it. Table rows and list items are sentences too."""
     start = 0
     for match in _SENTENCE_ENDS.finditer(text):
-        before = text[max(start, match.start() - LONGEST_ABBREVIATION) : match.start()]
+        before = text[max(start, match.start() - MAX_ABBREVIATION_LENGTH) : match.start()]
         if match["line"]:
             ends = _are_rows(text, start, match.start())
         else:
@@ -99,9 +99,9 @@ def spans(text: str) -> Iterator[tuple[int, int]]:
 
 def _are_rows(text: str, start: int, end: int) -> bool:
     """Return whether the line that ends at `end`, and the next one, are rows of a table with commas, such as CSV."""
-    line = text[max(start, end - LONGEST_ROW, text.rfind("\n", start, end) + 1) : end]
+    line = text[max(start, end - MAX_ROW_LENGTH, text.rfind("\n", start, end) + 1) : end]
     following = text.find("\n", end + 1)
-    next_line = text[end + 1 : min(following if following >= 0 else len(text), end + LONGEST_ROW)]
+    next_line = text[end + 1 : min(following if following >= 0 else len(text), end + MAX_ROW_LENGTH)]
     one, other = (_SEPARATOR.findall(each) for each in (line, next_line))
     return bool(one) and len(one) == len(other) and one[0] == other[0]
 
@@ -233,7 +233,7 @@ def _parts_from_elsewhere(
 ) -> Iterator[tuple[list[Word], PassageSentence]]:
     """Yield the clauses of a sentence that joins two of the passage, with the sentence that each comes from."""
     clauses = _CLAUSE_ENDS.split(sentence)
-    for clause in clauses[:MOST_CLAUSES] if len(clauses) > 1 else ():
+    for clause in clauses[:MAX_CLAUSES] if len(clauses) > 1 else ():
         words = words_of(clause)
         content = [word for word in words if word.content]
         shares = passage.shares(content)

@@ -48,7 +48,7 @@ _DENYING_PREFIXES = word_set("un in im ir il dis non non-")
 LEAST_NEGATED = 5  # letters of a word that a prefix denies
 _SUFFIXES = ("ingly", "edly", "ings", "ing", "ies", "ied", "ed", "es", "ly", "s", "e")
 _A_DAY = "\0"  # follows a month that stands beside a number
-MOST_BY_ROUNDING = 0.05  # of a number that is rounded to two digits
+MAX_BY_ROUNDING = 0.05  # of a number that is rounded to two digits
 LEAST_STEM = 3
 LEAST_CONTENT = 2  # letters of a word with a meaning of its own
 LEAST_SHARED = 4  # letters that two words of one root share at least
@@ -329,7 +329,7 @@ def same_number(word: Word, source: Word, *, approximately: bool) -> bool:
 
 def _is_rounded(one: float, other: float) -> bool:
     """Return whether `one` is `other` rounded to at least two significant digits."""
-    if not one or not other or one == other or abs(one - other) > MOST_BY_ROUNDING * abs(other):
+    if not one or not other or one == other or abs(one - other) > MAX_BY_ROUNDING * abs(other):
         return False
     digits = len(f"{one:g}".replace(".", "").replace("-", "").split("e")[0].rstrip("0"))
     return digits > 1 and float(f"{other:.{digits}g}") == one

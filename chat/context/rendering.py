@@ -175,7 +175,7 @@ def _joined(parts: Iterable[str]) -> str:
 
 
 INLINE_SHARE = Decimal("0.6")
-MOST_CHARACTERS = 16  # in the longest token; bounds how much of a long text's head and tail is tokenized
+MAX_CHARACTERS = 16  # in the longest token; bounds how much of a long text's head and tail is tokenized
 MARKER_SPARE = 8  # extra tokens that a joined text may have, compared with its parts
 
 
@@ -495,7 +495,7 @@ def shortened_result(
 
     `result.tokens` is the count of the whole. The time depends on `limit`, not on the length of the text.
     """
-    characters = MOST_CHARACTERS * max(limit, 1)
+    characters = MAX_CHARACTERS * max(limit, 1)
     remaining = max(limit - tokenizer.count(_marker(result.tokens, texts, result.id)) - MARKER_SPARE, 0)
     head = tokenizer.head(text[:characters], remaining - remaining // 2)
     tail = tokenizer.tail(text[max(len(head), len(text) - characters) :], remaining // 2)

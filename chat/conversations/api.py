@@ -33,7 +33,7 @@ from files.api import UploadSerializer
 from personas.models import Persona
 from projects.models import Project
 
-LONGEST_TAG = 200  # characters before blanks and “#” are stripped
+MAX_TAG_LENGTH = 200  # characters before blanks and “#” are stripped
 
 
 class TagNames(serializers.ListField):
@@ -50,7 +50,7 @@ class ConversationSerializer(StrictSerializer, serializers.ModelSerializer[Conve
     tags = TagNames(
         child=serializers.CharField(max_length=Tag.MAX_NAME),
         required=False,
-        max_length=Tag.MOST_OF_ONE,
+        max_length=Tag.MAX_OF_ONE,
         help_text="Your own words. New tags are created; unused tags are deleted.",
     )
 
@@ -214,16 +214,16 @@ class ShareViewSet(
 class ChosenSerializer(StrictSerializer):
     """Changes to the chosen conversations, or `delete` or `restore`."""
 
-    conversations = serializers.ListField(child=serializers.UUIDField(), max_length=services.MOST_CHOSEN)
+    conversations = serializers.ListField(child=serializers.UUIDField(), max_length=services.MAX_CHOSEN)
     tag = serializers.ListField(
-        child=serializers.CharField(max_length=LONGEST_TAG),
-        max_length=Tag.MOST,
+        child=serializers.CharField(max_length=MAX_TAG_LENGTH),
+        max_length=Tag.MAX_COUNT,
         required=False,
         help_text="Tags to add to all of them.",
     )
     untag = serializers.ListField(
-        child=serializers.CharField(max_length=LONGEST_TAG),
-        max_length=Tag.MOST,
+        child=serializers.CharField(max_length=MAX_TAG_LENGTH),
+        max_length=Tag.MAX_COUNT,
         required=False,
         help_text="Tags to remove from all of them.",
     )

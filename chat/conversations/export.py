@@ -60,7 +60,7 @@ FULL_REPORT_MEMBERS = (
     *("policy", "layout", "profile", "summary", "unread", "usage", "provider_count"),
     *("sources", "messages"),
 )
-MOST_WHOLE = 3_000_000  # characters of the whole reports of one conversation
+MAX_WHOLE = 3_000_000  # characters of the whole reports of one conversation
 CONTENTS = """\
 What is in this export of {user}, made on {when}:
 
@@ -334,7 +334,7 @@ def _export_mark(mark: Mark) -> ExportedMark:
 
 
 def _turns_with_full_reports(conversation: Conversation) -> set[UUID]:
-    """Return the newest turns whose reports have at most `MOST_WHOLE` characters together.
+    """Return the newest turns whose reports have at most `MAX_WHOLE` characters together.
 
     A report lists each message of its prompt. So all reports of a long conversation together would list thousands of
     times as many messages as it has.
@@ -345,7 +345,7 @@ def _turns_with_full_reports(conversation: Conversation) -> set[UUID]:
     total = 0
     for pk, characters in sizes.iterator(500):
         total += characters
-        if total > MOST_WHOLE:
+        if total > MAX_WHOLE:
             break
         newest.add(pk)
     return newest

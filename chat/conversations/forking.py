@@ -28,7 +28,7 @@ from core.ids import new_id_at
 from core.sentences import Sentence
 from files.services import reserve_storage
 
-MOST_MESSAGES = 2_000
+MAX_MESSAGES = 2_000
 MAX_TITLE = 200
 BATCH_MESSAGES = 20  # messages in memory; each may have a long text and a long report
 ID_TIME_STEP = timedelta(milliseconds=1)  # the precision of times in ids
@@ -51,10 +51,10 @@ def fork_conversation(*, user: User, message: Message) -> Conversation:
     source = lock(message.conversation)
     if Message.objects.filter(pk=message.pk, status=Message.Status.PENDING).exists():
         raise busy()
-    if message.depth >= MOST_MESSAGES:
+    if message.depth >= MAX_MESSAGES:
         sentence = Sentence(
             "At most {most} messages can be copied. Choose a message further up.",
-            most=MOST_MESSAGES,
+            most=MAX_MESSAGES,
         )
         raise ProductError("fork_too_long", sentence)
     branch = ids_down_to(message.pk, 0)[::-1]

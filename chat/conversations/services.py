@@ -34,8 +34,8 @@ MAX_TITLE = 200
 # Fields that matter only in lists of conversations.
 LIST_FIELDS = ("title", "project", "archived", "pinned", "tags")
 PLAIN_FIELDS = ("title", "persona", "project", "effort", "archived", "tasks_in_prompts", "memory_in_prompts")
-MOST_PINNED = 30  # conversations per person
-MOST_CHOSEN = 500  # conversations that are changed at once
+MAX_PINNED = 30  # conversations per person
+MAX_CHOSEN = 500  # conversations that are changed at once
 
 
 def visible_model(user: User, pk: object) -> Model | None:
@@ -106,10 +106,10 @@ def chosen_conversations(user: User, ids: Iterable[object]) -> list[Conversation
     pks = {identifier(each, "conversation") for each in ids}
     if not pks:
         raise ProductError("none_chosen", "Choose at least one conversation.")
-    if len(pks) > MOST_CHOSEN:
+    if len(pks) > MAX_CHOSEN:
         raise ProductError(
             "too_many_chosen",
-            Sentence("Choose at most {most_chosen} conversations.", most_chosen=MOST_CHOSEN),
+            Sentence("Choose at most {most_chosen} conversations.", most_chosen=MAX_CHOSEN),
         )
     rows = list(Conversation.objects.listed_for(user).filter(pk__in=pks))
     if len(rows) != len(pks):
@@ -172,10 +172,10 @@ def restore_conversations(*, user: User, ids: Collection[object]) -> int:
 
 def _checked_pin_time(user: User, to_pin: Sequence[Conversation]) -> datetime:
     others = Conversation.objects.listed_for(user).exclude(pinned=None).exclude(pk__in=[each.pk for each in to_pin])
-    if others.count() + len(to_pin) > MOST_PINNED:
+    if others.count() + len(to_pin) > MAX_PINNED:
         raise ProductError(
             "too_many_pinned",
-            Sentence("You can pin at most {most_pinned} conversations. Unpin one first.", most_pinned=MOST_PINNED),
+            Sentence("You can pin at most {most_pinned} conversations. Unpin one first.", most_pinned=MAX_PINNED),
         )
     return timezone.now()
 
@@ -195,10 +195,10 @@ def _get_or_create_tags(user: User, names: Iterable[str]) -> list[Tag]:
     by_key = {name.casefold(): name for name in map(_tag_name, names)}
     existing = {tag.name.casefold(): tag for tag in Tag.objects.visible_to(user)} if by_key else {}
     new = [Tag(owner=user, name=name) for key, name in by_key.items() if key not in existing]
-    if len(existing) + len(new) > Tag.MOST and new:
+    if len(existing) + len(new) > Tag.MAX_COUNT and new:
         raise ProductError(
             "too_many_tags",
-            Sentence("You can have at most {most} tags. Use an existing tag, or remove one.", most=Tag.MOST),
+            Sentence("You can have at most {most} tags. Use an existing tag, or remove one.", most=Tag.MAX_COUNT),
         )
     Tag.objects.bulk_create(new, ignore_conflicts=True)
     if new:
@@ -207,11 +207,11 @@ def _get_or_create_tags(user: User, names: Iterable[str]) -> list[Tag]:
 
 
 def _check_tag_count(number: int) -> None:
-    if number > Tag.MOST_OF_ONE:
+    if number > Tag.MAX_OF_ONE:
         raise ProductError(
             "too_many_tags",
             Sentence(
-                "A conversation can have at most {most_of_one} tags. Remove one first.", most_of_one=Tag.MOST_OF_ONE
+                "A conversation can have at most {most_of_one} tags. Remove one first.", most_of_one=Tag.MAX_OF_ONE
             ),
         )
 

@@ -21,7 +21,7 @@ from django.utils.translation import gettext as _
 from accounts.access.sessions import SignedInRequest as Request
 from accounts.models import User
 from chat.conversations.branches import describe_removal
-from chat.conversations.services import MOST_PINNED, deleted_conversation, deleted_message
+from chat.conversations.services import MAX_PINNED, deleted_conversation, deleted_message
 from chat.models import Conversation, Tag, Turn
 from chat.realtime.events import Approval
 from core.errors import ProductError
@@ -124,7 +124,7 @@ def list_conversations(
             MAX_REFRESHED, max(PAGE, listed.filter(Q(updated__gt=updated) | Q(updated=updated, pk__gte=pk)).count())
         )
     # One query for pinned and other conversations.
-    both_lists = list(listed[: limit + 1] if after else pinned[:MOST_PINNED].union(listed[: limit + 1], all=True))
+    both_lists = list(listed[: limit + 1] if after else pinned[:MAX_PINNED].union(listed[: limit + 1], all=True))
     pinned_rows = sorted((row for row in both_lists if row.pinned and view == View.TIME), key=_sort_key, reverse=True)
     recent = sorted((row for row in both_lists if row not in pinned_rows), key=_sort_key, reverse=True)
     page = ConversationList(

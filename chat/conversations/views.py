@@ -49,7 +49,7 @@ IMPORTS = 20  # imports on their page
 RESULTS = 1_000  # results per import
 READINGS = 20  # readings per conversation
 DAY_PAGE = 40  # messages on one page of a day
-LONGEST_PASSWORD = 200  # characters; the rest is ignored
+MAX_PASSWORD_LENGTH = 200  # characters; the rest is ignored
 PASSWORD_COOKIE = "opened"  # noqa: S105 - the name of the cookie that replaces the password of a link
 COOKIE_SECONDS = 12 * 60 * 60  # seconds
 
@@ -267,7 +267,7 @@ def search(request: Request) -> HttpResponse:
     after = request.GET.get("after")
     titles_shown = request.GET.get("titles", "")
     valid = titles_shown.isdecimal() and len(titles_shown) < 9
-    most_titles = min(int(titles_shown), searching.MOST_TITLES) if valid else searching.FIRST_TITLES
+    most_titles = min(int(titles_shown), searching.MAX_TITLES) if valid else searching.FIRST_TITLES
     place = identifier(after, "page") if after else None
     tag = request.GET.get("tag", "")[: Tag.MAX_NAME].replace("\0", "")
     most_titles = max(most_titles, searching.FIRST_TITLES)
@@ -338,7 +338,7 @@ def _terms(request: Request) -> sharing.ShareTerms:
     days = request.POST.get("days", "")
     limit = timedelta(days=int(days)) if days.isascii() and days.isdigit() and int(days[:4]) > 0 else None
     return sharing.ShareTerms(
-        password=request.POST.get("password", "")[:LONGEST_PASSWORD],
+        password=request.POST.get("password", "")[:MAX_PASSWORD_LENGTH],
         expires=timezone.now() + limit if limit and len(days) < 5 else None,
         shows_context="shows_context" in request.POST,
         names_sources="names_sources" in request.POST,

@@ -47,7 +47,7 @@ class ReplayForm(forms.ModelForm[Replay]):
         label="Ask the model, too",
         required=False,
         widget=UnfoldBooleanWidget,
-        help_text=f"Each turn is a model call that costs money. At most {Replay.MOST_ASKED} turns, and only of your "
+        help_text=f"Each turn is a model call that costs money. At most {Replay.MAX_ASKED} turns, and only of your "
         "own conversations, since the texts of other people are private.",
     )
 

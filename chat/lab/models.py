@@ -59,8 +59,8 @@ class Replay(models.Model):
         ALWAYS = "always", _("Whenever documents are in the prompt")
 
     LIVE = (Status.QUEUED, Status.RUNNING)
-    MOST = 1_000  # turns in one replay
-    MOST_ASKED = 20  # turns in a replay that asks the model
+    MAX_COUNT = 1_000  # turns in one replay
+    MAX_ASKED = 20  # turns in a replay that asks the model
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
     author = models.ForeignKey(settings.AUTH_USER_MODEL, null=True, on_delete=models.SET_NULL, related_name="+")
@@ -69,7 +69,7 @@ class Replay(models.Model):
     )
     turn_id = models.UUIDField(null=True, editable=False)  # no key: the replay goes with the turn's conversation
     most = models.PositiveIntegerField(
-        "turns at most", default=100, validators=[MinValueValidator(1), MaxValueValidator(MOST)]
+        "turns at most", default=100, validators=[MinValueValidator(1), MaxValueValidator(MAX_COUNT)]
     )
     model = _instead("llm.Model", "Empty: the one that was asked.")
     profile = _instead("personas.BudgetProfile", "Empty: with the numbers of that time.", "budget profile")

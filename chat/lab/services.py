@@ -40,7 +40,7 @@ SAVE_INTERVAL = 20  # turns between two updates of the progress
 MAX_SHOWN_CHANGES = 50  # changed sources per turn
 MAX_ATTEMPTS = 3
 TIMEOUT = 120.0  # seconds for one answer
-LONGEST = 100_000  # characters per answer
+MAX_LENGTH = 100_000  # characters per answer
 
 REPLAYS = JobKind(
     model=Replay,
@@ -182,7 +182,7 @@ async def _answer(result: TurnComparison, replanned: ReplannedTurn, asker: User 
     billing = Billing(result.turn.conversation, ModelCall.Purpose.REPLAY, asker.pk if asker is not None else None)
     try:
         async with asyncio.timeout(TIMEOUT):
-            result.answer = (await ask(last.context.model, request, billing, longest=LONGEST)).text
+            result.answer = (await ask(last.context.model, request, billing, longest=MAX_LENGTH)).text
     except TimeoutError:
         result.problems.append(Problem("model_timeout", Sentence("The model took too long to answer.")))
     except ProductError as error:
@@ -220,12 +220,12 @@ def check_replay(*, user: User, job: Replay) -> int:
     `bad_number_of_turns`, `too_many_to_ask`, `not_yours_to_ask` (403) and `nothing_to_replay` (404).
     """
     require_right(user, "add", Replay)
-    if not 1 <= job.most <= Replay.MOST:
-        raise ProductError("bad_number_of_turns", Sentence("Choose from 1 to {most} turns.", most=Replay.MOST))
-    if job.asks and job.most > Replay.MOST_ASKED:
+    if not 1 <= job.most <= Replay.MAX_COUNT:
+        raise ProductError("bad_number_of_turns", Sentence("Choose from 1 to {most} turns.", most=Replay.MAX_COUNT))
+    if job.asks and job.most > Replay.MAX_ASKED:
         detail = Sentence(
             ("A replay can send at most {most_asked} turns to the model. Choose fewer turns, or do not ask the model."),
-            most_asked=Replay.MOST_ASKED,
+            most_asked=Replay.MAX_ASKED,
         )
         raise ProductError("too_many_to_ask", detail)
     if job.asks and job.conversation is not None and job.conversation.owner_id != user.pk:

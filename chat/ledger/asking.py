@@ -38,7 +38,7 @@ from llm.types.model_call import (
 )
 
 NO_USAGE = Usage(0, 0)
-LONGEST_REASONING = 20_000  # characters of reasoning that comes as text, without an opening tag
+MAX_REASONING_LENGTH = 20_000  # characters of reasoning that comes as text, without an opening tag
 CHEAP_TOKENS = 1_000  # tokens; a call below this is repeated if truncation is only suspected
 
 
@@ -139,7 +139,7 @@ async def _ask_once(
                     answer.cut_off = not answer.ended
                     answer.usage = event.usage or answer.usage
                 # The text may turn out to be reasoning, which is longer than an answer.
-                if len(answer.text) > longest + LONGEST_REASONING:
+                if len(answer.text) > longest + MAX_REASONING_LENGTH:
                     answer.cut_off = True
                     break
     except ModelError as error:

@@ -26,7 +26,7 @@ from core.sentences import NO_SENTENCE, Sentence
 ROWS_PER_TABLE = 8  # rows of a table
 NEWEST = 500  # most recent turns that are read
 ASKING = [{"approval": "waiting"}]  # a part of an answer that waits for the user's permission to call a tool
-LONGEST = 1000  # characters of a failure's sentence
+MAX_LENGTH = 1000  # characters of a failure's sentence
 
 
 @dataclass(frozen=True)
@@ -109,7 +109,7 @@ def failures(days: Days) -> list[Failure]:
         newest.setdefault(tuple(key), answer)
     shown = counts.most_common(ROWS_PER_TABLE)
     answers = Message.objects.filter(pk__in=[newest[key] for key, _ in shown])
-    details = {answer.pk: answer.error_detail.shortened(LONGEST) for answer in answers.only("pk", "error_detail")}
+    details = {answer.pk: answer.error_detail.shortened(MAX_LENGTH) for answer in answers.only("pk", "error_detail")}
     return [
         Failure(
             provider or "", model or "", pk, code, count, details.get(newest[provider, model, pk, code], NO_SENTENCE)

@@ -16,7 +16,7 @@ from files.models import Embedder, Reranker
 
 MILLION = 1_000_000
 THOUSAND = 1_000
-LARGEST = 2**31 - 1  # the largest value of the column
+MAX_SIZE = 2**31 - 1  # the largest value of the column
 
 
 @contextmanager
@@ -69,7 +69,7 @@ def _settle(row: ModelCall, server: Embedder | Reranker, usage: SearchUsage) -> 
 
 
 def _set_usage(row: ModelCall, server: Embedder | Reranker, usage: SearchUsage) -> None:
-    row.input = min(LARGEST, usage.reported + usage.counted)
+    row.input = min(MAX_SIZE, usage.reported + usage.counted)
     row.counted = usage.counted > 0 or not usage.reported
     row.cost = _cost(server, row.input, usage.searches)
 

@@ -36,8 +36,8 @@ from personas.models import Persona
 from projects.models import Project
 from projects.models.roles import visible_project
 
-MOST_LISTED = 100  # projects or personas in one result
-MOST_HITS = 20
+MAX_LISTED = 100  # projects or personas in one result
+MAX_HITS = 20
 MAX_TEXT = 100_000  # characters of a question
 WAIT = 240.0  # seconds for an answer; clients of the protocol wait 300 for the next bytes of a response
 
@@ -59,7 +59,7 @@ class SearchArguments(ToolArguments):
 
     query: str = Field(min_length=1, max_length=1_000, description="Such as: notice period of tenants")
     project: UUID | None = Field(None, description="The id of a project; all of them without it.")
-    limit: int = Field(8, ge=1, le=MOST_HITS, description="How many passages.")
+    limit: int = Field(8, ge=1, le=MAX_HITS, description="How many passages.")
 
 
 class ReadArguments(ToolArguments):
@@ -141,10 +141,10 @@ async def _list_personas(caller: McpCaller, arguments: NameArguments) -> ToolAns
 
 
 def _listed(rows: "QuerySet[Any]", kind: str, name: str) -> ToolAnswer:
-    matches = list(rows.filter(name__icontains=name).order_by("name", "pk")[: MOST_LISTED + 1])
-    shown = [{"id": str(row.pk), "name": row.name} for row in matches[:MOST_LISTED]]
+    matches = list(rows.filter(name__icontains=name).order_by("name", "pk")[: MAX_LISTED + 1])
+    shown = [{"id": str(row.pk), "name": row.name} for row in matches[:MAX_LISTED]]
     lines = [f"- {each['id']} {each['name']}" for each in shown]
-    more = ["There are more. Give a part of the name."] if len(matches) > MOST_LISTED else []
+    more = ["There are more. Give a part of the name."] if len(matches) > MAX_LISTED else []
     return ToolAnswer("\n".join([*lines, *more]) or f"There are no such {kind}.", {kind: shown})
 
 
@@ -269,10 +269,10 @@ def _report_of(user: User, arguments: ReportArguments) -> ToolAnswer:
     lines = [
         f"Model {report['model']}: {report['used']} of {report['limit']} tokens used, "
         f"{report['tools_tokens']} more for definitions of tools.",
-        *(_source_line(each) for each in sources[:MOST_LISTED]),
+        *(_source_line(each) for each in sources[:MAX_LISTED]),
     ]
-    if len(sources) > MOST_LISTED:
-        lines.append(f"[{len(sources) - MOST_LISTED} more sources are in the structured result]")
+    if len(sources) > MAX_LISTED:
+        lines.append(f"[{len(sources) - MAX_LISTED} more sources are in the structured result]")
     lines += whole.get("notes", [])
     return ToolAnswer("\n".join(lines), data)
 

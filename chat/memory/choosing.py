@@ -29,7 +29,7 @@ from personas.models import BudgetProfile
 from personas.texts import Texts
 from workspace.models import Workspace
 
-MOST_MATCHES = 40  # best matches of a question that are weighed against each other
+MAX_MATCHES = 40  # best matches of a question that are weighed against each other
 NAMED_WITHOUT_ROOM = 10  # facts without room that a report names
 
 
@@ -113,7 +113,7 @@ def _uses(conversation: Conversation, facts: QuerySet[Fact]) -> list[Conversatio
     return [ConversationUse(row.fact, str(row.summary or ""), row.left_out) for row in rows.order_by("id")]
 
 
-def matching(user: User, facts: QuerySet[Fact], text: str, limit: int = MOST_MATCHES) -> list[Fact]:
+def matching(user: User, facts: QuerySet[Fact], text: str, limit: int = MAX_MATCHES) -> list[Fact]:
     """Return the facts that share words with the text, best first. The index of terms makes the selection.
 
     A word counts more if fewer of the candidates have it. Among equals the newest comes first.

@@ -12,8 +12,8 @@ from chat.memory.services import contradicted_by
 from chat.models import Conversation
 
 PAGE = 50  # facts on one page
-LONGEST_SEARCH = 100  # characters
-MOST_SHOWN = 5  # sources of one fact in a list
+MAX_SEARCH_LENGTH = 100  # characters
+MAX_SHOWN = 5  # sources of one fact in a list
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +38,7 @@ def facts_of(user: User, *, status: str = "", query: str = "") -> QuerySet[Fact]
     """Return the person's facts, newest first, without forgotten ones unless `status` names them."""
     rows = Fact.objects.visible_to(user).select_related("project", "persona", "confirmed_by", "outdated_by")
     rows = rows.filter(status=status) if status else rows.exclude(status=Fact.Status.FORGOTTEN)
-    for word in query[:LONGEST_SEARCH].replace("\0", " ").split():
+    for word in query[:MAX_SEARCH_LENGTH].replace("\0", " ").split():
         rows = rows.filter(text__icontains=word)
     return rows.order_by("-id")
 
@@ -54,7 +54,7 @@ def with_sources(rows: Sequence[Fact], *, proposed: bool = False) -> list[ShownF
     by_fact: dict[UUID, list[ShownSource]] = {row.pk: [] for row in rows}
     sources = FactSource.objects.filter(fact__in=by_fact).select_related("message__conversation").order_by("-id")
     for source in sources:
-        if len(by_fact[source.fact_id]) < MOST_SHOWN:
+        if len(by_fact[source.fact_id]) < MAX_SHOWN:
             by_fact[source.fact_id].append(_shown(source))
     return [ShownFact(row, by_fact[row.pk], contradicted_by(row) if proposed else ()) for row in rows]
 

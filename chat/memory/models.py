@@ -86,9 +86,9 @@ class Fact(models.Model):
         PERSON = "person", _("You")
 
     MAX_TEXT = 300  # characters
-    MOST = 5_000  # facts of a person that are not forgotten
-    MOST_PINNED = 20
-    MOST_PROPOSED = 200  # proposals of a person that wait
+    MAX_COUNT = 5_000  # facts of a person that are not forgotten
+    MAX_PINNED = 20
+    MAX_PROPOSED = 200  # proposals of a person that wait
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
     owner = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="facts")

@@ -2,12 +2,12 @@
 
 1. `begin_due` stores a job for each conversation of a person who allows proposals, once nobody has written in it for
    `FINISHED_AFTER` and it has messages that no pass has read.
-2. `run` claims the job and reads the messages that the person has written since the last pass, at most `MOST_READ`
+2. `run` claims the job and reads the messages that the person has written since the last pass, at most `MAX_READ`
    characters. The model gets these messages alone: no answers, files or tool results.
 3. Each entry of the model's list goes through `chat.memory.services.propose`, which checks the quoted words.
 
 A pass makes one call of the model that writes summaries, else of the conversation's own model. The call is in the
-ledger and counts to the person's limits. A person gets at most `MOST_A_DAY` passes a day.
+ledger and counts to the person's limits. A person gets at most `MAX_A_DAY` passes a day.
 """
 
 import asyncio
@@ -43,13 +43,13 @@ from workspace.models.settings import workspace_at
 
 FINISHED_AFTER = timedelta(minutes=30)
 YOUNGEST = timedelta(days=7)  # older conversations are not read, for example after a person has allowed proposals
-MOST_AT_ONCE = 50  # jobs that one sweep begins
-MOST_A_DAY = 40  # passes of one person
-MOST_TRIES = 3
-MOST_READ = 12_000  # characters of messages in one call
-MOST_FACTS = 5  # proposals of one pass
+MAX_AT_ONCE = 50  # jobs that one sweep begins
+MAX_A_DAY = 40  # passes of one person
+MAX_TRIES = 3
+MAX_READ = 12_000  # characters of messages in one call
+MAX_FACTS = 5  # proposals of one pass
 SHORTEST_READ = 20  # characters; shorter messages hold no facts worth a call
-LONGEST_REPLY = 6_000  # characters
+MAX_REPLY_LENGTH = 6_000  # characters
 TIMEOUT = 120.0  # seconds
 
 PASSES = JobKind(
@@ -60,7 +60,7 @@ PASSES = JobKind(
     resumable=Q(status=MemoryPass.Status.RUNNING),
     on_claim={"status": MemoryPass.Status.RUNNING},
     tries_column="tries",
-    max_tries=MOST_TRIES,
+    max_tries=MAX_TRIES,
     swept=Q(status__in=(MemoryPass.Status.QUEUED, MemoryPass.Status.RUNNING)),
 )
 
@@ -97,10 +97,10 @@ def begin_due() -> int:
     unread = Q(memory_pass=None) | Q(memory_pass__status=MemoryPass.Status.DONE) & (
         Q(memory_pass__read_to=None) | ~Q(memory_pass__read_to=F("leaf"))
     )
-    rows = finished.filter(unread).order_by("updated")[:MOST_AT_ONCE]
+    rows = finished.filter(unread).order_by("updated")[:MAX_AT_ONCE]
     number = 0
     for conversation in rows.select_related("owner"):
-        if _passes_of_day(conversation.owner_id) >= MOST_A_DAY:
+        if _passes_of_day(conversation.owner_id) >= MAX_A_DAY:
             continue
         job, _ = MemoryPass.objects.update_or_create(
             conversation=conversation, defaults={"status": MemoryPass.Status.QUEUED, "tries": 0, "heartbeat": now}
@@ -187,7 +187,7 @@ def _unread(row: MemoryPass) -> list[Message]:
     """Return the person's messages since the last pass, oldest first, as many of the newest as one call may read."""
     last = Message.objects.filter(pk=row.read_to, conversation=row.conversation).first() if row.read_to else None
     messages: list[Message] = []
-    left = MOST_READ
+    left = MAX_READ
     for message in written_by_owner(row.conversation):
         words = own_words(message.text).strip()
         if last is not None and message.depth <= last.depth:
@@ -206,7 +206,7 @@ def pass_prompt(messages: Sequence[str], texts: Texts) -> tuple[ModelMessage, Mo
     written = json.dumps(
         [{"message": number, "text": text} for number, text in enumerate(messages, 1)], ensure_ascii=False
     )
-    return ModelMessage("system", texts.fill("memory_pass", most=MOST_FACTS)), ModelMessage("user", written)
+    return ModelMessage("system", texts.fill("memory_pass", most=MAX_FACTS)), ModelMessage("user", written)
 
 
 async def _ask(work: PassWork, model: Model, patience: float | None) -> str:
@@ -218,7 +218,7 @@ async def _ask(work: PassWork, model: Model, patience: float | None) -> str:
     )
     conversation = work.row.conversation
     billing = Billing(conversation, ModelCall.Purpose.MEMORY, conversation.owner_id)
-    reply: OwnAnswer = await ask(model, request, billing, longest=LONGEST_REPLY, patience=patience)
+    reply: OwnAnswer = await ask(model, request, billing, longest=MAX_REPLY_LENGTH, patience=patience)
     return reply.text if reply.ended and not reply.unread else ""
 
 
@@ -236,7 +236,7 @@ def parse_reply(reply: str) -> list[Mapping[str, str]]:
         for entry in entries
         if isinstance(entry, dict) and isinstance(entry.get("fact"), str) and isinstance(entry.get("quote"), str)
     ]
-    return [pair for pair in pairs if len(pair["fact"]) <= Fact.MAX_TEXT][:MOST_FACTS]
+    return [pair for pair in pairs if len(pair["fact"]) <= Fact.MAX_TEXT][:MAX_FACTS]
 
 
 def _store(work: PassWork, entries: Sequence[Mapping[str, str]]) -> None:

@@ -13,7 +13,7 @@ from chat.memory.models import Fact
 from chat.memory.services import forget_unused
 from workspace.models.settings import workspace_at
 
-MOST_AT_ONCE = 500  # facts in one run; the sweeper runs again in an hour
+MAX_AT_ONCE = 500  # facts in one run; the sweeper runs again in an hour
 
 
 def forget_old_facts() -> int:
@@ -24,4 +24,4 @@ def forget_old_facts() -> int:
     cutoff = timezone.now() - timedelta(days=days)
     facts = Fact.objects.exclude(status=Fact.Status.FORGOTTEN)
     rows = without_holds(facts.alias(used=Coalesce("last_used", "confirmed", "created")).filter(used__lt=cutoff))
-    return forget_unused(rows.filter(pk__in=rows.values("pk")[:MOST_AT_ONCE]))
+    return forget_unused(rows.filter(pk__in=rows.values("pk")[:MAX_AT_ONCE]))

@@ -34,8 +34,8 @@ from projects.models import Project
 from workspace.models import Workspace
 from workspace.models.settings import workspace_at
 
-MOST_COMPARED = 30  # older facts with words of a new one that are compared with it
-MOST_SOURCES = 20  # sources of one fact
+MAX_COMPARED = 30  # older facts with words of a new one that are compared with it
+MAX_SOURCES = 20  # sources of one fact
 REMEMBER = "remember"  # the name of the tool; its calls hold texts of facts
 
 
@@ -153,7 +153,7 @@ def propose(
                 _outdate_contradicted(fact)
         if answer is not None and not conversation.proposes:
             Conversation.objects.filter(pk=conversation.pk).update(proposes=True)
-        if fact.sources.count() < MOST_SOURCES:
+        if fact.sources.count() < MAX_SOURCES:
             FactSource.objects.get_or_create(fact=fact, message=source, defaults={"quote": quote.strip()})
         if proposed_by == Fact.ProposedBy.PASS:
             _tell(fact)  # the page of an answer that is being written shows its proposals at its end
@@ -254,8 +254,8 @@ def pin_fact(*, user: User, fact: Fact, pinned: bool) -> Fact:
     fact = _locked(user, fact)
     if fact.status != Fact.Status.KEPT:
         raise ProductError("not_kept", "Only a fact that is remembered can be pinned.", status=409)
-    if pinned and Fact.objects.visible_to(user).filter(pinned=True).exclude(pk=fact.pk).count() >= Fact.MOST_PINNED:
-        sentence = Sentence("At most {most} facts can be pinned. Take a pin off another one.", most=Fact.MOST_PINNED)
+    if pinned and Fact.objects.visible_to(user).filter(pinned=True).exclude(pk=fact.pk).count() >= Fact.MAX_PINNED:
+        sentence = Sentence("At most {most} facts can be pinned. Take a pin off another one.", most=Fact.MAX_PINNED)
         raise ProductError("too_many_pinned", sentence)
     fact.pinned = pinned
     fact.save(update_fields=["pinned"])
@@ -364,7 +364,7 @@ def _create(
 ) -> Fact:
     rows = Fact.objects.visible_to(user).exclude(status=Fact.Status.FORGOTTEN)
     waiting = rows.filter(status=Fact.Status.PROPOSED)
-    if rows.count() >= Fact.MOST or (not remembered and waiting.count() >= Fact.MOST_PROPOSED):
+    if rows.count() >= Fact.MAX_COUNT or (not remembered and waiting.count() >= Fact.MAX_PROPOSED):
         raise ProductError("too_many_facts", "There are too many facts. Forget some on the page “Memory” first.")
     fact = Fact(
         owner=user,
@@ -393,7 +393,7 @@ def _same_fact(user: User, text: str, scope: FactScope) -> Fact | None:
     rows = _of_scope(user, scope).filter(status__in=(Fact.Status.KEPT, Fact.Status.PROPOSED))
     if keys:
         rows = rows.filter(terms__contains=keys, terms__contained_by=keys)
-        return next((row for row in rows[:MOST_COMPARED] if not contradicts(text, row.text)), None)
+        return next((row for row in rows[:MAX_COMPARED] if not contradicts(text, row.text)), None)
     return rows.filter(text__iexact=text).first()
 
 
@@ -410,7 +410,7 @@ def contradicted_by(fact: Fact) -> list[Fact]:
     """Return the kept facts of the same scope that the fact would outdate."""
     rows = _of_scope(fact.owner, FactScope(fact.project, fact.persona)).filter(status=Fact.Status.KEPT)
     rows = rows.filter(terms__overlap=fact.terms).exclude(pk=fact.pk).order_by("-id")
-    return [older for older in rows[:MOST_COMPARED] if contradicts(fact.text, older.text)]
+    return [older for older in rows[:MAX_COMPARED] if contradicts(fact.text, older.text)]
 
 
 def _forget(fact: Fact) -> None:

@@ -21,12 +21,12 @@ from files.models import FileText
 from projects.models import ProjectFile
 from projects.planner.models import RunStep
 
-MOST_MESSAGES = 400  # newest messages of a branch among which a source is looked for
-MOST_FILES = 20  # files of a conversation that are compared
-MOST_READ = 400_000  # characters of answers, and of each file, that are compared
+MAX_MESSAGES = 400  # newest messages of a branch among which a source is looked for
+MAX_FILES = 20  # files of a conversation that are compared
+MAX_READ = 400_000  # characters of answers, and of each file, that are compared
 LEAST_WORDS = 2  # content words of a quote, unless it is a whole message
 LEAST_COPIED = 4  # words; a shorter quote may stand in a file by chance
-MOST_QUOTE = 1_000  # characters
+MAX_QUOTE = 1_000  # characters
 
 _FENCE = re.compile(r"^ {0,3}(`{3,}|~{3,})")
 _QUOTED = re.compile(r"“[^”\n]{1,2000}”|„[^“\n]{1,2000}“|«[^»\n]{1,2000}»|\"[^\"\n]{1,2000}\"")
@@ -54,10 +54,10 @@ def plain(text: str) -> str:
 
 
 def written_by_owner(conversation: Conversation) -> "Sequence[Message]":
-    """Return the messages of the displayed branch that its owner has written, newest first, at most `MOST_MESSAGES`."""
+    """Return the messages of the displayed branch that its owner has written, newest first, at most `MAX_MESSAGES`."""
     if conversation.leaf_id is None:
         return []
-    return _written(ids_down_to(conversation.leaf_id, 0)[:MOST_MESSAGES])
+    return _written(ids_down_to(conversation.leaf_id, 0)[:MAX_MESSAGES])
 
 
 def _written(ids: Sequence[UUID]) -> list[Message]:
@@ -74,7 +74,7 @@ def find_source(conversation: Conversation, quote: str, *, among: Sequence[UUID]
     `among`: ids of the messages to look at, by default those of the displayed branch.
     """
     words = plain(quote)
-    if not words or len(quote) > MOST_QUOTE:
+    if not words or len(quote) > MAX_QUOTE:
         return None
     rows = written_by_owner(conversation) if among is None else _written(among)
     for row in rows:
@@ -100,18 +100,18 @@ def _contains(text: str, words: str) -> bool:
 
 def _was_there_before(conversation: Conversation, message: Message, words: str) -> bool:
     """Return whether a file of the conversation, or an answer or tool result above the message, has these words."""
-    above = ids_down_to(message.pk, 0)[1:MOST_MESSAGES]
+    above = ids_down_to(message.pk, 0)[1:MAX_MESSAGES]
     read = 0
     for row in Message.objects.filter(pk__in=above, role=Message.Role.ASSISTANT).order_by("-depth").iterator(50):
         for part in row.parts:
-            text = part.get("text", "")[: MOST_READ - read]
+            text = part.get("text", "")[: MAX_READ - read]
             read += len(text)
             if words in plain(text):
                 return True
-        if read >= MOST_READ:
+        if read >= MAX_READ:
             break
     attached = Attachment.objects.filter(message__conversation=conversation).values("file")
     in_project = ProjectFile.objects.filter(project=conversation.project_id).values("file")
     files = FileText.objects.filter(Q(file__in=attached) | Q(file__in=in_project)).order_by("-pk")
-    texts = files.values_list(Left("text", MOST_READ), flat=True)[:MOST_FILES]
+    texts = files.values_list(Left("text", MAX_READ), flat=True)[:MAX_FILES]
     return any(words in plain(text) for text in texts.iterator(1))

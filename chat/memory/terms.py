@@ -14,7 +14,7 @@ from chat.citations.support import compare
 from chat.citations.vocabulary import NEGATIONS
 from chat.citations.words import Word, same_root, stem, words_of
 
-MOST_WORDS = 64  # stems of a text that are looked at
+MAX_WORDS = 64  # stems of a text that are looked at
 READ = 2_000  # characters of a question that are looked at
 # Words that a fact may add to what the person has said: they name the person.
 _OF_THE_PERSON = frozenset({"person", "user", "they", "people", "name", "someone"})
@@ -37,9 +37,9 @@ LEAST_SHARED_OF_WORDS = 2  # shared stems with which another word in the same pl
 
 
 def stems(text: str) -> list[str]:
-    """Return the stems of the text's content words, each once, at most `MOST_WORDS`."""
+    """Return the stems of the text's content words, each once, at most `MAX_WORDS`."""
     unique = dict.fromkeys(_stem(word) for word in words_of(text[:READ]) if word.content)
-    return list(unique)[:MOST_WORDS]
+    return list(unique)[:MAX_WORDS]
 
 
 def _stem(word: Word) -> str:

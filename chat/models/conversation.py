@@ -32,8 +32,8 @@ class Tag(models.Model):
     """A user's own label for conversations. It is deleted with the last conversation that has it."""
 
     MAX_NAME = 40
-    MOST = 100  # tags per user
-    MOST_OF_ONE = 20  # tags per conversation
+    MAX_COUNT = 100  # tags per user
+    MAX_OF_ONE = 20  # tags per conversation
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
     owner = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="tags")

@@ -31,7 +31,7 @@ from core.json_types import JsonObject
 from llm.services import model_at
 from personas.models import Persona
 
-MOST_BOUND = 65_535  # values that the protocol allows in one statement
+MAX_BOUND = 65_535  # values that the protocol allows in one statement
 
 Row = TypeVar("Row", bound=models.Model)
 
@@ -40,10 +40,10 @@ Row = TypeVar("Row", bound=models.Model)
 def executed(statement: str, values: Mapping[str, Any] | Sequence[Any]) -> Iterator[Any]:
     """Execute a statement and yield its cursor. The server binds the values, so it keeps the statement's plan.
 
-    Django's own cursors bind the values on the client. So does this one if there are more than `MOST_BOUND`.
+    Django's own cursors bind the values on the client. So does this one if there are more than `MAX_BOUND`.
     """
     connection.ensure_connection()
-    cursor_type: Any = ServerBindingCursor if len(values) <= MOST_BOUND else ClientCursor
+    cursor_type: Any = ServerBindingCursor if len(values) <= MAX_BOUND else ClientCursor
     with connection._prepare_cursor(cursor_type(connection.connection)) as cursor:  # type: ignore[attr-defined]  # as `connection.cursor` does
         cursor.execute(statement, values)
         yield cursor

@@ -29,7 +29,7 @@ MAX_INPUTS = 2_048
 MAX_TOKENS = 8_192  # per input, by the catch-all tokenizer; OpenAI's embedding models have the same limit
 # Some clients send the tokens of OpenAI's embedding models instead of the text.
 INPUT_ENCODING = "cl100k_base"
-MOST_WAITING = 32  # waiting calls per user
+MAX_WAITING = 32  # waiting calls per user
 
 
 class EmbeddingEntry(TypedDict):
@@ -67,7 +67,7 @@ class PersonalCalls:
     async def turn(self, person: UUID) -> AsyncIterator[None]:
         """Run the block after the user's earlier calls. Raises `too_many_embeddings` (429)."""
         lock = self._locks.setdefault(person, asyncio.Lock())
-        if self._waiting[person] > MOST_WAITING:
+        if self._waiting[person] > MAX_WAITING:
             sentence = "Too many of your embedding calls already wait. Try again in a few seconds."
             raise ProductError("too_many_embeddings", sentence, status=429, retry_after=5)
         self._waiting[person] += 1

@@ -12,7 +12,7 @@ from chat.prompts.turn_context import ProgramOptions
 from core.json_types import JsonObject
 from llm.types.model_call import EFFORTS, Sampling, ToolChoice, ToolDefinition
 
-LARGEST_SEED = 2**63 - 1
+MAX_SEED = 2**63 - 1
 # For each unsupported parameter, whether a value means the same as leaving the parameter out.
 _IGNORABLE_VALUES: dict[str, Callable[[Any], bool]] = {
     "n": lambda value: value == 1,
@@ -100,7 +100,7 @@ def _read_sampling(body: JsonObject) -> Sampling:
 
 def _seed(body: JsonObject) -> int | None:
     value = body.get("seed")
-    if value is not None and (type(value) is not int or abs(value) > LARGEST_SEED):
+    if value is not None and (type(value) is not int or abs(value) > MAX_SEED):
         raise invalid_request("seed", "“seed” must be a whole number of at most 64 bits.")
     return value
 

@@ -16,7 +16,7 @@ from files.pages import download
 FILE_PREFIX = "file-"  # before the ids of files, as in OpenAI's protocol
 FORM_FIELDS = ("file", "purpose")  # parts of the form of an upload
 PURPOSE = "user_data"  # the one purpose that files have here
-MOST_LISTED = 10_000
+MAX_LISTED = 10_000
 DEFAULT_LIMIT = 1_000  # files on a page
 _STATUSES = {
     File.Status.READY: "processed",
@@ -98,8 +98,8 @@ def list_files(user: User, query: QueryDict) -> FileEntries:
 
 
 def _limit(value: str) -> int:
-    if not value.isdecimal() or len(value) > len(str(MOST_LISTED)) or not 1 <= int(value) <= MOST_LISTED:
-        raise invalid_request("limit", f"“limit” must be a whole number from 1 to {MOST_LISTED:,}.")
+    if not value.isdecimal() or len(value) > len(str(MAX_LISTED)) or not 1 <= int(value) <= MAX_LISTED:
+        raise invalid_request("limit", f"“limit” must be a whole number from 1 to {MAX_LISTED:,}.")
     return int(value)
 
 

@@ -26,7 +26,7 @@ ICONS = {
 READABLE_KINDS = ("file", "project_file")
 NOT_WHOLE = ("shortened", "stubbed", "by_search", "left_out")
 UNREADABLE = (*UNSEEN, "failed_file", "unread_file", "deleted_file")  # reasons of files without a text to read
-MOST_ALIKE = 4  # rows of one kind and state; more rows are folded into one
+MAX_ALIKE = 4  # rows of one kind and state; more rows are folded into one
 
 
 class MarkTarget(NamedTuple):
@@ -250,10 +250,10 @@ def _complete(rows: list[SourceRow], total: int) -> list[SourceRow]:
 
 
 def _folded(rows: Iterable[SourceRow]) -> Iterator[SourceRow]:
-    """Yield the rows. More than `MOST_ALIKE` rows of one kind, state and reason are folded into one row."""
+    """Yield the rows. More than `MAX_ALIKE` rows of one kind, state and reason are folded into one row."""
     for (kind, state, words), group in groupby(rows, key=lambda row: (row.kind, row.state, row.words)):
         alike = [*group]
-        if len(alike) <= MOST_ALIKE or any(row.rows for row in alike):
+        if len(alike) <= MAX_ALIKE or any(row.rows for row in alike):
             yield from alike
             continue
         tokens = [row.tokens for row in alike if row.tokens is not None]

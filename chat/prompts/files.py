@@ -73,7 +73,7 @@ BRIEF = 3
 LIST_SHARE = 10
 PASSAGES_DIVISOR = 4  # passages from attachments take at most a quarter of the room; a project's passages use its line
 # The most pictures of a project in one prompt. Above 20 images in a request, Anthropic takes only smaller ones.
-MOST_IMAGES = 20
+MAX_IMAGES = 20
 HEADER = 40  # tokens; enough for the built-in text above a list and the line below it
 JOINT = 4  # tokens that a joined text may have in addition to the sum of its parts
 
@@ -170,7 +170,7 @@ def _images_in(images: Sequence[ImageRef], project: ProjectFiles) -> tuple[Image
         left //= 2
     shown: list[ImageRef] = []
     for image in images:
-        if image.tokens <= left and len(shown) < MOST_IMAGES:
+        if image.tokens <= left and len(shown) < MAX_IMAGES:
             shown.append(image)
             left -= image.tokens
     return tuple(shown)

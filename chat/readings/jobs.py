@@ -47,9 +47,9 @@ from personas.texts import Texts
 CONCURRENT_PARTS = 3
 STOP_CHECK_INTERVAL = 1.0  # seconds until a stop is seen
 RETRY_PAUSE = 1.0  # seconds before a second try, if the provider does not say how long to wait
-LONGEST_PAUSE = 20.0  # seconds
+MAX_PAUSE = 20.0  # seconds
 MAX_CONSECUTIVE_FAILURES = 3  # consecutive failed parts after which the provider is given up
-LONGEST = 60_000  # characters of an answer; a model that does not stop is cut off
+MAX_LENGTH = 60_000  # characters of an answer; a model that does not stop is cut off
 TOO_LONG = "context_too_long"
 NOT_CHECKED = gettext_noop("The check of the answer's citations ended before it was complete.")
 
@@ -251,13 +251,13 @@ async def _ask(work: _ReadingRun, messages: asking.Messages, output: int) -> Own
     charge = Billing(reading.conversation, ModelCall.Purpose.FULL_READ, reading.person_id, reading.pk, reading.token_id)
     await on_database(_count_call, work)
     try:
-        return await ask(model, request, charge, longest=LONGEST)
+        return await ask(model, request, charge, longest=MAX_LENGTH)
     except ModelError as error:
         if not error.retryable:
             raise
-        await asyncio.sleep(min(error.retry_after or RETRY_PAUSE, LONGEST_PAUSE))
+        await asyncio.sleep(min(error.retry_after or RETRY_PAUSE, MAX_PAUSE))
     await on_database(_count_call, work)
-    return await ask(model, request, charge, longest=LONGEST)
+    return await ask(model, request, charge, longest=MAX_LENGTH)
 
 
 def _count_call(work: _ReadingRun) -> None:
@@ -372,7 +372,7 @@ def _percent(work: _ReadingRun) -> int:
 def _named_notes(work: _ReadingRun, row: ReadingPart) -> str:
     """Return the notes of a part, below the name of its file if the reading has several files."""
     name = work.layout.named(row.start, row.end)
-    return asking.with_file_name(name[: services.LONGEST_NAME], row.findings)
+    return asking.with_file_name(name[: services.MAX_NAME_LENGTH], row.findings)
 
 
 async def _fold(work: _ReadingRun, level: int, group: Sequence[ReadingPart]) -> list[ReadingPart]:

@@ -27,7 +27,7 @@ ANSWER_TOKENS = 4_000  # tokens of the answer
 THINKING_TOKENS = 1_024  # tokens for models that reason first
 UNUSED_PERCENT = 10  # percent of the window that stay unused, since counts may be wrong
 MARK_TOKENS = 8  # tokens of the number above a passage
-MOST_PASSAGES = 9_999  # numbers of citations have four digits (`chat.rendering.references.CITED`)
+MAX_PASSAGES = 9_999  # numbers of citations have four digits (`chat.rendering.references.CITED`)
 SPARE_CALLS = 4  # calls beyond one and a half times the agreed number, for parts that have to be divided
 
 
@@ -118,10 +118,10 @@ def divide_into_passages(texts: Sequence[tuple[Chunks, int]]) -> list[Passage]:
     """Return the passages of the texts, in order. Every character is in exactly one passage.
 
     Each text is a pair: its chunks as (start, end, tokens, heading), and its length. An overlap of two chunks belongs
-    to the first one. If there are more chunks than `MOST_PASSAGES`, neighbouring chunks become one passage.
+    to the first one. If there are more chunks than `MAX_PASSAGES`, neighbouring chunks become one passage.
     """
     chunks_by_text = [_without_overlaps(chunks, length) for chunks, length in texts]
-    per_passage = -(-sum(map(len, chunks_by_text)) // max(1, MOST_PASSAGES - len(texts))) or 1
+    per_passage = -(-sum(map(len, chunks_by_text)) // max(1, MAX_PASSAGES - len(texts))) or 1
     passages: list[Passage] = []
     offset = 0
     for file, (chunks, (_, length)) in enumerate(zip(chunks_by_text, texts, strict=True)):

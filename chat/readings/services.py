@@ -42,9 +42,9 @@ from llm.types.model_call import Usage
 from personas.services import model_for, rules_at
 from personas.texts import Texts
 
-MOST_FILES = 50  # per reading
-MOST_NAMES = 255  # characters of all file names together
-LONGEST_NAME = 60  # characters of a file's name above the notes on it
+MAX_FILES = 50  # per reading
+MAX_NAMES = 255  # characters of all file names together
+MAX_NAME_LENGTH = 60  # characters of a file's name above the notes on it
 MAX_TRIES = 3  # claims without progress
 STOPPED = Sentence("Stopped before it was read.")
 NOT_YET = Sentence("Not read yet.")
@@ -81,11 +81,11 @@ def reading_request(
     Raises `NotFound` and `too_many_files`.
     """
     ids = list(dict.fromkeys(map(str, files)))
-    if len(ids) > MOST_FILES:
+    if len(ids) > MAX_FILES:
         detail = Sentence(
             "You chose {ids} files. A question can have at most {most_files}.",
             ids=len(ids),
-            most_files=MOST_FILES,
+            most_files=MAX_FILES,
         )
         raise ProductError("too_many_files", detail)
     usable = models_of(user).select_related("provider")
@@ -449,7 +449,9 @@ def digest(texts: Iterable[str]) -> str:
 def compute_budget(texts: Texts, model: Model, question: str, *, several: bool) -> Budget:
     """Return the budget of a call. `several`: the reading has several files. Raises `reading_window_too_small`."""
     count = tokens.tokenizer(model.tokenizer or tokens.CATCH_ALL).count
-    name = LONGEST_NAME if several else 0  # tokens; a character takes at most one token, nearly always less than half
+    name = (
+        MAX_NAME_LENGTH if several else 0
+    )  # tokens; a character takes at most one token, nearly always less than half
     return planning.budget_for(model, count(asking.longest_instructions(texts)), count(question), name)
 
 
@@ -463,9 +465,9 @@ def _model(request: ReadingRequest) -> Model:
 
 
 def _names(files: Sequence[File]) -> str:
-    """Return the names of the files, cut off at `MOST_NAMES`."""
+    """Return the names of the files, cut off at `MAX_NAMES`."""
     names = ", ".join(file.name for file in files)
-    return names if len(names) <= MOST_NAMES else names[: MOST_NAMES - 1] + "…"
+    return names if len(names) <= MAX_NAMES else names[: MAX_NAMES - 1] + "…"
 
 
 @dataclass(frozen=True, slots=True)

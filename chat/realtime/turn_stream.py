@@ -24,9 +24,9 @@ from core.background import streams, streams_of_loop
 KEEP_SECONDS = 3600  # after the last event
 BLOCK_MILLISECONDS = 2_500  # milliseconds; after so long without events a reader checks whether the turn still exists
 BATCH_EVENTS = 100  # events of one turn per read
-# Seconds between two reads, in which more events gather: PAUSE for each turn that is read, LONGEST_PAUSE at most.
+# Seconds between two reads, in which more events gather: PAUSE for each turn that is read, MAX_PAUSE at most.
 PAUSE_PER_TURN = 0.0005
-LONGEST_PAUSE = 0.010
+MAX_PAUSE = 0.010
 WRITE_PAUSE = 0.005  # seconds between two writes, in which more events gather
 WRITE_TIMEOUT = 5.0  # seconds after which a write is given up; also the time that a blocked read may exceed its limit
 REQUEST_TIMEOUT = 2.0  # seconds that a request waits for Redis
@@ -232,7 +232,7 @@ class _StreamReader:
             self._give_up(error)
         finally:
             self._read_after = {}
-        await asyncio.sleep(min(LONGEST_PAUSE, PAUSE_PER_TURN * len(after)))
+        await asyncio.sleep(min(MAX_PAUSE, PAUSE_PER_TURN * len(after)))
 
     async def _read_streams(self, after: Mapping[str, int]) -> dict[str, list[EncodedEvent]]:
         """Return the events after these numbers, by stream. Wait for `BLOCK_MILLISECONDS` milliseconds at most."""

@@ -23,7 +23,7 @@ from core.api.pagination import pages
 from core.errors import NotFound
 from core.requests import identifier
 
-MOST_SECTIONS = 2 * len(SECTION_SHARES)  # for a repeated name, the last section counts
+MAX_SECTIONS = 2 * len(SECTION_SHARES)  # for a repeated name, the last section counts
 
 
 class SectionSerializer(StrictSerializer):
@@ -48,7 +48,7 @@ class SummarySerializer(serializers.ModelSerializer[Summary]):
 
 
 class SectionsSerializer(StrictSerializer):
-    sections = SectionSerializer(many=True, max_length=MOST_SECTIONS)  # type: ignore[call-arg]  # of the list, which the stubs do not know
+    sections = SectionSerializer(many=True, max_length=MAX_SECTIONS)  # type: ignore[call-arg]  # of the list, which the stubs do not know
 
 
 class SummaryJobSerializer(serializers.ModelSerializer[SummaryJob]):

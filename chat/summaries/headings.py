@@ -16,7 +16,7 @@ from typing import TypedDict
 
 from chat.context.summary import SECTION_SHARES
 
-LONGEST_HEADING = 80  # characters of a line that may be a heading under another name
+MAX_HEADING_LENGTH = 80  # characters of a line that may be a heading under another name
 # Blanks, bullets, numbers and emoji in front of a heading's words. Emphasis marks are matched separately.
 _DECORATION = re.compile(r"(?:[^\w#*\[]|[\d_]|[*](?![*]))*+")
 _MARK = re.compile(r"#{1,6}+|[*]{2,3}+|__|\[")
@@ -97,7 +97,7 @@ def _unnamed_heading(number: int, line: str) -> SummaryHeading | None:
     stripped = line.strip()
     mark, start = _decorated(line)
     words = line[start:].strip()
-    if not words or len(stripped) > LONGEST_HEADING:
+    if not words or len(stripped) > MAX_HEADING_LENGTH:
         return None
     if mark.startswith("#"):
         return SummaryHeading(number, mark, "", "")

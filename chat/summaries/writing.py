@@ -54,7 +54,7 @@ REJECTED_LENGTH_FACTOR = Decimal(
     "1.5"
 )  # times the budget; a longer first attempt is rejected, a longer second one is accepted
 WORDS_PER_TOKEN = Decimal("0.7")
-LONGEST_READ = 200_000  # characters of an answer; a model that does not stop is cut off
+MAX_READ_LENGTH = 200_000  # characters of an answer; a model that does not stop is cut off
 _ERROR = re.compile(
     r"^\W*(?:error\b|internal server error|traceback|\{\s*\"error\"|i(?:['’]| a)m sorry|sorry,|i can(?:no|['’])t"
     r"|as an ai\b)",
@@ -275,7 +275,7 @@ async def _ask(brief: SummaryBrief, messages: tuple[ModelMessage, ...]) -> OwnAn
     model = brief.model
     request = ModelRequest(model=model.name, messages=messages, max_output=brief.max_output, window=model.window)
     charge = Billing(brief.conversation, ModelCall.Purpose.SUMMARY, brief.conversation.owner_id, token=brief.token)
-    reply = await ask(model, request, charge, longest=LONGEST_READ, patience=brief.patience)
+    reply = await ask(model, request, charge, longest=MAX_READ_LENGTH, patience=brief.patience)
     if reply.unread:
         raise SummaryRejected("summary_prompt_cut", "The server did not read all that is to be summarised.")
     return reply

@@ -7,7 +7,7 @@ from uuid import UUID
 from chat.context.rendering import ToolGuidance
 from chat.memory.models import Fact
 from chat.memory.services import REMEMBER, propose
-from chat.memory.sources import MOST_MESSAGES, MOST_QUOTE
+from chat.memory.sources import MAX_MESSAGES, MAX_QUOTE
 from chat.models import Conversation, Message
 from chat.models.tree import ids_down_to
 from chat.tools.tasks import check_names, object_schema, text, text_schema
@@ -53,11 +53,11 @@ class Remember:
     async def run(self, arguments: Mapping[str, Any]) -> ToolOutput:
         check_names(arguments, self.definition.parameters)
         fact = text(arguments, "fact", Fact.MAX_TEXT, required=True)
-        quote = text(arguments, "quote", MOST_QUOTE, required=True)
+        quote = text(arguments, "quote", MAX_QUOTE, required=True)
         return ToolOutput(await on_database(self._propose, fact, quote))
 
     def _propose(self, fact: str, quote: str) -> str:
-        above = ids_down_to(self.answer, 0)[:MOST_MESSAGES]
+        above = ids_down_to(self.answer, 0)[:MAX_MESSAGES]
         try:
             row = propose(
                 conversation=self.conversation,

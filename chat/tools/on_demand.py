@@ -34,11 +34,11 @@ LOADED_DIVISOR = 4  # loaded definitions take at most a quarter of the room, or 
 LINE = 100  # characters of a tool's description in the list
 SHORT_LINE = 40  # the same, if the list would otherwise take more than the share of tools
 MATCHES = 5  # tools that one search loads
-MOST_NAMES = 20  # tools that one call loads by name
+MAX_NAMES = 20  # tools that one call loads by name
 DESCRIBED = 300  # characters of a loaded tool's description in the result
 MAX_QUERY = 200  # characters of a search
 COUNT_KEPT = 8_000  # characters of a definition whose count is kept
-MOST_STORED = 300  # names of loaded tools per conversation
+MAX_STORED = 300  # names of loaded tools per conversation
 # Constants of BM25, as in its first publications (Robertson and others, TREC-3).
 _K1 = 1.2
 _B = 0.75
@@ -206,7 +206,7 @@ class FindTools:
                 "names": {
                     "type": "array",
                     "items": {"type": "string"},
-                    "description": f"Names of the list, at most {MOST_NAMES}.",
+                    "description": f"Names of the list, at most {MAX_NAMES}.",
                 },
                 "query": {
                     "type": "string",
@@ -236,7 +236,7 @@ class FindTools:
         query = arguments.get("query") or ""
         if not isinstance(names, list) or not isinstance(query, str) or not (names or query.strip()):
             raise BadArguments("Give “names”, a list of names, or “query”, a text with the words to look for.")
-        return await on_database(self._load_and_describe, [str(name) for name in names[:MOST_NAMES]], query)
+        return await on_database(self._load_and_describe, [str(name) for name in names[:MAX_NAMES]], query)
 
     async def load(self, name: str) -> str:
         """Load one tool. Return why it cannot be loaded; empty if it is."""
@@ -282,7 +282,7 @@ class FindTools:
             # Loaded tools keep their places: the provider's cache holds up to the first change.
             loaded = self.fitting([*present, *new], needed=fits)
             # A server that is not reached now may be there again in the next turn, with what was loaded of it.
-            after = [name for name in (*before, *new) if name in loaded or name not in self._definitions][-MOST_STORED:]
+            after = [name for name in (*before, *new) if name in loaded or name not in self._definitions][-MAX_STORED:]
             if after != before:
                 Conversation.objects.filter(pk=row.pk).update(loaded_tools=after)
         self.conversation.loaded_tools = after

@@ -17,7 +17,7 @@ from personas.models import Persona
 from personas.services import Rules, rules_at
 
 CHARACTERS_PER_TOKEN = 3  # for an estimate that tends to be too high
-MOST_CHARACTERS_PER_TOKEN = 5  # for an estimate that tends to be too low, so that no question is refused wrongly
+MAX_CHARACTERS_PER_TOKEN = 5  # for an estimate that tends to be too low, so that no question is refused wrongly
 OVERHEAD = 4  # tokens of a message in addition to its text
 
 
@@ -80,14 +80,14 @@ class QuestionTokens(NamedTuple):
 
 def estimate_question(text: str, files: Sequence[File] = ()) -> QuestionTokens:
     attached = sum(get_token_count(file=file) or 0 for file in files)
-    least = -(-len(text) // MOST_CHARACTERS_PER_TOKEN)
+    least = -(-len(text) // MAX_CHARACTERS_PER_TOKEN)
     return QuestionTokens(least + attached, len(text) // CHARACTERS_PER_TOKEN + attached)
 
 
 def _instruction_tokens(rules: Rules, persona: Persona | None) -> int:
     """Return the least tokens of the first prompt of a conversation, without its question."""
     texts = [rules.system_prompt.text if rules.system_prompt else "", persona.instructions if persona else ""]
-    return sum(len(text) // MOST_CHARACTERS_PER_TOKEN for text in texts) + OVERHEAD
+    return sum(len(text) // MAX_CHARACTERS_PER_TOKEN for text in texts) + OVERHEAD
 
 
 def _planned_prompt(model: Model, tokens: int) -> PlannedPrompt:

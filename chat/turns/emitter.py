@@ -27,7 +27,7 @@ from chat.tools.on_demand import UnloadedTool
 from chat.tools.permission import Gate
 from chat.tools.toolbox import Toolbox
 from core.sentences import Sentence
-from llm.tools.mcp import MOST_FORMS, ServerTool
+from llm.tools.mcp import MAX_FORMS, ServerTool
 from llm.types.forms import FormAnswer, ToolQuestion
 from llm.types.model_call import (
     LoopEvent,
@@ -57,10 +57,10 @@ from llm.types.tools import (
 NOT_ALLOWED = "The user did not allow this call."
 # Seconds between two flushes of one answer.
 SHORTEST_INTERVAL = 0.030
-LONGEST_INTERVAL = 0.100
+MAX_INTERVAL = 0.100
 NO_FORM: Any = {}  # the form of an event about a call that asks without one
 PROGRESS_INTERVAL = 1.0  # seconds between two events about the progress of one call
-LONGEST_DELAY = 0.500  # additional seconds in an overloaded process
+MAX_DELAY = 0.500  # additional seconds in an overloaded process
 START_EVENTS = {
     EventType.TEXT_MESSAGE_CONTENT: EventType.TEXT_MESSAGE_START,
     EventType.REASONING_CONTENT: EventType.REASONING_START,
@@ -139,7 +139,7 @@ class Answer:
         into fewer events, so the process can catch up.
         """
         interval = SHORTEST_INTERVAL + self._blocks.tail_size / 40_000 + streams / 1_000
-        return min(LONGEST_INTERVAL, interval) + min(LONGEST_DELAY, late)
+        return min(MAX_INTERVAL, interval) + min(MAX_DELAY, late)
 
     def emit(self, type_: EventType, **payload: Unpack[EventPayload]) -> None:
         self.emit_payload(type_, payload)
@@ -359,7 +359,7 @@ class GuardedTool:
         self.definition = tool.definition
         self._asks = asks
         # Longer than the waits and the tool, which have time limits of their own.
-        waits = (gate is not None) + (MOST_FORMS if asks else 0)
+        waits = (gate is not None) + (MAX_FORMS if asks else 0)
         self.timeout = waits * settings.APPROVAL_SECONDS + tool.timeout + 60.0
 
     def label(self, arguments: Mapping[str, Any]) -> Sentence:

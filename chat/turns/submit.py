@@ -50,7 +50,7 @@ from personas.services import rules_at, select_model
 
 MAX_TEXT = 1_000_000  # characters of one message
 MAX_MODELS = 3
-LONGEST_EFFORT = 100  # characters; up to this length, the error for an unknown effort quotes it
+MAX_EFFORT_LENGTH = 100  # characters; up to this length, the error for an unknown effort quotes it
 
 
 @dataclass(frozen=True, slots=True)

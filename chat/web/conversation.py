@@ -52,7 +52,7 @@ from projects.models import Project
 from projects.models.roles import visible_project
 from projects.saved_prompts.models import SavedPrompt
 from projects.saved_prompts.services import suggest_prompts, visible_saved_prompt
-from projects.saved_prompts.variables import LONGEST, fill, variables
+from projects.saved_prompts.variables import MAX_LENGTH, fill, variables
 
 FIRST_PERSONAS = 6  # personas that a user without conversations is shown
 ACCEPTED_HEADER = "Message-Accepted"  # a header that tells the composer that its message is stored
@@ -382,7 +382,7 @@ def use_prompt(request: Request, prompt: SavedPrompt) -> HttpResponse:
         "section": "personas",
         "prompt": prompt,
         "asked": [(each, values[each.name]) for each in prompt_variables],
-        "longest": LONGEST,
+        "longest": MAX_LENGTH,
         "problem": problem,
     }
     template = "chat/_fill.html" if request.htmx else "chat/fill.html"

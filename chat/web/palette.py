@@ -17,7 +17,7 @@ from chat.models import Conversation
 from core.faces import WithFace
 
 ROWS_PER_GROUP = 5  # rows per group
-LONGEST = 200  # characters of a query
+MAX_LENGTH = 200  # characters of a query
 Pieces = Sequence[tuple[str, bool]]  # each piece of a text, and whether it matches the query
 
 
@@ -56,7 +56,7 @@ def palette(request: Request) -> HttpResponse:
     """
     if "keys" in request.GET:
         return render(request, "ui/_shortcuts.html")
-    query = request.GET.get("q", "")[:LONGEST].replace("\0", " ").strip()
+    query = request.GET.get("q", "")[:MAX_LENGTH].replace("\0", " ").strip()
     words = query.lower().split()
     matching_commands = [row for row in commands() if all(word in row.name.lower() for word in words)]
     group = PaletteGroup(_("Commands"), matching_commands)

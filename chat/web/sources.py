@@ -32,8 +32,8 @@ from files.models import File, FileText
 PASSAGE_CHARACTERS = 600  # characters of one passage
 LEAD_CHARACTERS = 120  # characters before the sentence that a citation leads to
 CHARACTERS_AROUND = 60  # characters of the answer on either side of a citation
-MOST_ANSWERS = 200  # newest answers of a conversation whose sources are listed
-MOST_PASSAGES = 40  # passages shown in one list; later sources can still be opened
+MAX_ANSWERS = 200  # newest answers of a conversation whose sources are listed
+MAX_PASSAGES = 40  # passages shown in one list; later sources can still be opened
 _MARKS = re.compile(r"[*_`#>|]+")
 
 
@@ -94,7 +94,7 @@ def sources_of_answer(user: User, answer: Message, citation: str = "") -> list[S
 
 def sources_of_conversation(user: User, conversation: Conversation) -> list[SourceView]:
     """Return the sources of the displayed branch, in the order of `sources_of_answer`."""
-    rows = branch_rows(conversation.leaf_id).filter(role=Message.Role.ASSISTANT).order_by("-depth")[:MOST_ANSWERS]
+    rows = branch_rows(conversation.leaf_id).filter(role=Message.Role.ASSISTANT).order_by("-depth")[:MAX_ANSWERS]
     return _views(user, _collect_sources(list(rows)[::-1]))
 
 
@@ -172,7 +172,7 @@ def _views(user: User, numbered: Mapping[int, _NumberedSource]) -> list[SourceVi
             title=entry.source.title,
             href=(place_href(entry.place) if entry.place else "") or entry.source.href,
             place=_place(entry),
-            excerpt=_excerpt(entry, visible) if index < MOST_PASSAGES else SourceExcerpt(),
+            excerpt=_excerpt(entry, visible) if index < MAX_PASSAGES else SourceExcerpt(),
             quotes=entry.quotes,
             markdown=visible.get(_file_id(entry)) in MARKDOWN_TYPES,
         )

@@ -216,7 +216,7 @@ IDEMPOTENCY_KEY = OpenApiParameter(
     idempotency.KEY_HEADER,
     str,
     OpenApiParameter.HEADER,
-    description=f"At most {idempotency.LONGEST_KEY} characters. The same request with the same key within 24 hours"
+    description=f"At most {idempotency.MAX_KEY_LENGTH} characters. The same request with the same key within 24 hours"
     " gets the first answer. A token or secret in that answer is null, and `left_out` says so.",
 )
 

@@ -23,7 +23,7 @@ from config.embedded.services import BINARIES, WHEEL, binary
 from core.private_files import open_private
 
 GZIP_LEVEL = "1"  # with 1, a processor compresses as fast as a disk writes
-MOST_JOBS = 4
+MAX_JOBS = 4
 SERVICE = "glasshouse"
 # Restoring owners, privileges and comments may need a superuser, or roles that do not exist here.
 _WITHOUT_ROLES = ("--no-owner", "--no-privileges", "--no-comments")
@@ -99,7 +99,7 @@ def load(program: PostgresProgram, source: Path, jobs: int) -> None:
 
 
 def jobs() -> int:
-    return min(MOST_JOBS, os.cpu_count() or 1)
+    return min(MAX_JOBS, os.cpu_count() or 1)
 
 
 def _select(expression: str) -> str:

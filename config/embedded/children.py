@@ -21,7 +21,7 @@ T = TypeVar("T")
 STOP_SECONDS = 10.0
 READ_BYTES = 65_536
 FIRST_PAUSE = 1.0  # seconds between the end of a server and its first restart
-LONGEST_PAUSE = 60.0  # seconds between the end of a server and its restart
+MAX_PAUSE = 60.0  # seconds between the end of a server and its restart
 STEADY_SECONDS = 60.0  # a server that ran for this long is restarted after the first pause again
 TRIES = 3  # starts of a server before it counts as failed, if it was never ready
 OWN_NAME = "up"  # the name of the supervisor in the output
@@ -108,7 +108,7 @@ class BackOff:
         The pause is short again after a run of `STEADY_SECONDS`.
         """
         pause = FIRST_PAUSE if ran >= STEADY_SECONDS else self._next
-        self._next = min(2 * pause, LONGEST_PAUSE)
+        self._next = min(2 * pause, MAX_PAUSE)
         return pause
 
 

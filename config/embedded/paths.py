@@ -19,7 +19,7 @@ UPLOADS = "files"
 POSTGRES_SOCKET = ".s.PGSQL.5432"
 REDIS_SOCKET = "redis.sock"
 # sockaddr_un.sun_path holds 108 bytes with the final NUL; PostgreSQL refuses to start with a longer path.
-LONGEST_SOCKET_PATH = 107
+MAX_SOCKET_PATH_LENGTH = 107
 LEFTOVER_SECONDS = 20.0
 OTHERS_MODE_BITS = 0o077  # mode bits for everybody but the owner
 # The product's files in its data directory, without `pg`: PostgreSQL refuses to start on a directory that is open to
@@ -54,7 +54,7 @@ def socket_dir(data: Path) -> Path:
     there, so another user could impersonate our database.
     """
     inside = data / "run"
-    if len(os.fsencode(inside / POSTGRES_SOCKET)) <= LONGEST_SOCKET_PATH:
+    if len(os.fsencode(inside / POSTGRES_SOCKET)) <= MAX_SOCKET_PATH_LENGTH:
         return inside
     name = hashlib.sha256(os.fsencode(data)).hexdigest()[:16]
     short = Path("/tmp") / f"glasshouse-{os.geteuid()}-{name}"  # noqa: S108 - its owner and mode are checked below

@@ -15,7 +15,7 @@ EXCERPT_LENGTH = 200  # characters
 DECISIONS_PREFIX = "decisions/"  # decision records count half: readers rarely look for them
 TITLE_POINTS = 6  # points for a word in the title
 HEADING_POINTS = 4  # points for a word in the heading
-MOST_IN_TEXT = 3  # occurrences in the text that count, one point each
+MAX_IN_TEXT = 3  # occurrences in the text that count, one point each
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +46,7 @@ def _score(section: GuideSection, beginnings: tuple[str, ...]) -> int:
     scores = [
         TITLE_POINTS * _count(section.title_words, word)
         + HEADING_POINTS * _count(section.heading_words, word)
-        + min(MOST_IN_TEXT, _count(section.words, word))
+        + min(MAX_IN_TEXT, _count(section.words, word))
         for word in beginnings
     ]
     return sum(scores) // (1 + section.page.path.startswith(DECISIONS_PREFIX)) if all(scores) else 0

@@ -12,14 +12,14 @@ from config.help.guide import ENGLISH, PICTURES, GuidePlace, page, pages_in, pic
 from config.help.rendering import address_of
 from config.help.rendering import render as rendered
 
-LONGEST_QUERY = 200  # characters
+MAX_QUERY_LENGTH = 200  # characters
 PICTURE_SECONDS = 24 * 60 * 60  # time that a browser may cache a picture
 
 
 @require_safe
 def index(request: HttpRequest) -> HttpResponse:
     """Show the table of contents, or the hits of a search."""
-    query = request.GET.get("q", "")[:LONGEST_QUERY]
+    query = request.GET.get("q", "")[:MAX_QUERY_LENGTH]
     if not query.strip():
         return guide_page(request, "index")
     hits = [(section, address_of(section.place)) for section in search.find(query, _language())]

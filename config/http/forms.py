@@ -30,7 +30,7 @@ LOCATION_HEADER = "Form-Location"
 STORED_HEADER = "Form-Stored"
 PAGE_PARAMETER = "form-answer"  # the URL parameter that names a stored page
 PAGE_LIFETIME = 60  # seconds; the script asks for the page at once
-LARGEST = 4 * 1024 * 1024  # bytes of the largest page that is stored
+MAX_SIZE = 4 * 1024 * 1024  # bytes of the largest page that is stored
 STORED_HEADERS = ("Content-Type", "Content-Security-Policy", "Cache-Control", "Retry-After")
 # Statuses of pages that show the form again, because its row has changed, a field is invalid, or it was sent too often.
 # For all other refusals, the script shows the sentence.
@@ -89,8 +89,8 @@ def _answer_with_location(response: HttpResponse, address: str, *, stored: bool)
 
 
 def _store_page(request: MiddlewareRequest, response: HttpResponse) -> str:
-    """Return the address of the stored page. Raises `too_large` (413) for a page that is longer than `LARGEST`."""
-    if len(response.content) > LARGEST:
+    """Return the address of the stored page. Raises `too_large` (413) for a page that is longer than `MAX_SIZE`."""
+    if len(response.content) > MAX_SIZE:
         raise ProductError("too_large", "The page is too large to be shown here. Reload this page.", status=413)
     name = secrets.token_urlsafe(16)
     stored_page = {

@@ -42,9 +42,9 @@ TITLES = {
     502: _("Model provider failed"),
     503: _("Not available"),
 }
-MOST_ERRORS = 20  # errors of one request that are listed
-LONGEST_ECHO = 800  # characters of one error; the product's longest sentence lists the fields of the workspace
-LONGEST_NAME = 200  # characters of a member's name
+MAX_ERRORS = 20  # errors of one request that are listed
+MAX_ECHO_LENGTH = 800  # characters of one error; the product's longest sentence lists the fields of the workspace
+MAX_NAME_LENGTH = 200  # characters of a member's name
 
 
 class MiddlewareRequest(HttpRequest):
@@ -160,13 +160,13 @@ def handle(exception: Exception, context: ExceptionHandlerContext) -> Response |
     response = exception_handler(exception, context)
     if response is None:
         return None
-    errors: list[FieldError] = response.data["errors"][:MOST_ERRORS]
+    errors: list[FieldError] = response.data["errors"][:MAX_ERRORS]
     invalid = response.data["type"] == "validation_error"
     code = "invalid" if invalid else errors[0]["code"]
     for error in errors:
         # Django REST framework repeats parts of the request: a choice, an id, the name of a member.
-        error["detail"] = shortened(error["detail"], LONGEST_ECHO)
-        error["attr"] = error["attr"] and shortened(error["attr"], LONGEST_NAME)
+        error["detail"] = shortened(error["detail"], MAX_ECHO_LENGTH)
+        error["attr"] = error["attr"] and shortened(error["attr"], MAX_NAME_LENGTH)
     detail = "; ".join(f"{error['attr']}: {error['detail']}" if error["attr"] else error["detail"] for error in errors)
     headers = {name: value for name, value in response.items() if name in ("WWW-Authenticate", "Retry-After", "Allow")}
     body = problem_members(request, response.status_code, code, detail, errors=errors if invalid else ())

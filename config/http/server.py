@@ -81,7 +81,7 @@ LINGER_SECONDS = 5  # for which a client may send after a refusal; if it were cu
 SERVICE_RESTART = 1012  # a close code (IANA's list) after which the page reconnects to another process
 MEMORY_BYTES = 100_000  # a longer body waits on disk
 PIECE_BYTES = 65_536
-LONGEST_SHOWN = 300  # bytes at the beginning of a too long request line, in which the path is looked up
+MAX_SHOWN_LENGTH = 300  # bytes at the beginning of a too long request line, in which the path is looked up
 UNSENT_BYTES = 131_072  # that the kernel may buffer; by default it buffers megabytes
 CHECK_INTERVAL = 1.0  # seconds between two checks while too many bytes wait for clients to read them
 
@@ -342,7 +342,7 @@ class TimedChannel(_Channel):  # type: ignore[misc]
     def _refuse_head(self, error: ProductError, first: bytes) -> None:
         """Refuse a request before its head is complete. `first` begins with its method and address."""
         if self._lingering is None:
-            words = first[:LONGEST_SHOWN].split(b" ")
+            words = first[:MAX_SHOWN_LENGTH].split(b" ")
             self._answer(error, _path(words[1] if len(words) > 1 else b""))
         self._head_refused = True
         self.clearLineBuffer()

@@ -6,7 +6,7 @@ from ag_ui.core import Event
 from pydantic import TypeAdapter
 
 from config.api_docs.schema import ID, SECOND_EXAMPLE_ID, Document, message_of
-from contrib.ag_ui.run_input import MAX_CHARACTERS, MOST_ITEMS
+from contrib.ag_ui.run_input import MAX_CHARACTERS, MAX_ITEMS
 from core.api.streams import EVENT_STREAM
 
 OPERATION = "ag_ui_run"
@@ -58,7 +58,7 @@ def _bound(schema: Any, member: str, waiting: list[str]) -> None:
     if schema.get("type") == "string" and not {"enum", "const"} & set(schema):
         schema.setdefault("maxLength", MAX_CHARACTERS)
     if schema.get("type") == "array":
-        schema.setdefault("maxItems", MOST_ITEMS[member])
+        schema.setdefault("maxItems", MAX_ITEMS[member])
         _bound(schema.get("items", {}), member, waiting)
     for option in (*schema.get("anyOf", ()), *schema.get("oneOf", ())):
         _bound(option, member, waiting)

@@ -17,7 +17,7 @@ from pydantic import ValidationError
 from rest_framework import serializers
 
 from chat.prompts.turn_context import MAX_TOOLS, NO_PARAMETERS, TOOL_NAME, ProgramOptions
-from chat.turns.submit import LONGEST_EFFORT
+from chat.turns.submit import MAX_EFFORT_LENGTH
 from core.errors import ProductError
 from core.sentences import Sentence
 from llm.types.model_call import ToolDefinition
@@ -25,7 +25,7 @@ from llm.types.model_call import ToolDefinition
 MAX_MESSAGES = 5_000  # per request; a new thread stores them all
 MAX_CHARACTERS = 4_000_000  # of the messages as JSON, and of everything else except `OWN_DATA`
 # The most items in a list, by the name of the member.
-MOST_ITEMS = {
+MAX_ITEMS = {
     "messages": MAX_MESSAGES,
     "tools": MAX_TOOLS,
     "context": 10_000,
@@ -34,7 +34,7 @@ MOST_ITEMS = {
     "toolCalls": 1_000,
 }
 OWN_DATA = {"state", "forwardedProps", "forwarded_props"}  # may have any shape; only the size of the body limits them
-MOST_ERRORS = 10  # errors reported for an invalid input; more would help nobody
+MAX_ERRORS = 10  # errors reported for an invalid input; more would help nobody
 _NUL = re.compile(r"(?<!\\)(?:\\\\)*\\u0000")  # in JSON text
 
 
@@ -84,7 +84,7 @@ class ForwardedProps(serializers.Serializer[dict[str, Any]]):
     persona = serializers.UUIDField(required=False, allow_null=True, default=None)
     files = serializers.ListField(child=serializers.UUIDField(), max_length=50, default=list)
     effort = serializers.CharField(
-        max_length=LONGEST_EFFORT, required=False, allow_blank=True, allow_null=True, default=None
+        max_length=MAX_EFFORT_LENGTH, required=False, allow_blank=True, allow_null=True, default=None
     )
 
 
@@ -187,8 +187,8 @@ def _require_short_lists(run_input: agui.RunAgentInput) -> None:
         lists.append(("content", content if isinstance(content, list) else None))
         lists.append(("toolCalls", getattr(message, "tool_calls", None)))
     for name, items in lists:
-        if items is not None and len(items) > MOST_ITEMS[name]:
-            sentence = f"“{name}” has {len(items):,} items, but at most {MOST_ITEMS[name]:,} are allowed."
+        if items is not None and len(items) > MAX_ITEMS[name]:
+            sentence = f"“{name}” has {len(items):,} items, but at most {MAX_ITEMS[name]:,} are allowed."
             raise ProductError("too_many_items", sentence, status=413)
 
 
@@ -203,7 +203,7 @@ def _require_storable(body: Any) -> None:
 
 
 def _to_product_error(error: ValidationError) -> ProductError:
-    reports = error.errors(include_url=False, include_context=False, include_input=False)[:MOST_ERRORS]
+    reports = error.errors(include_url=False, include_context=False, include_input=False)[:MAX_ERRORS]
     errors = [
         {"code": each["type"], "detail": each["msg"], "attr": ".".join(map(str, each["loc"]))} for each in reports
     ]

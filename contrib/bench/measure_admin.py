@@ -33,7 +33,7 @@ from chat.models import Conversation  # noqa: E402
 from contrib.bench import fill  # noqa: E402
 from contrib.bench.volume import LIMIT, NOISE  # noqa: E402
 
-MOST_BYTES = 150_000
+MAX_BYTES = 150_000
 SMALL = (600, 4_000, 8_000)  # people, conversations, messages: they fill two pages of each list, also of shares
 SEARCHED = "fill-000002"
 RUNS = 7
@@ -106,7 +106,7 @@ def table(small: dict[str, AdminPageCost], full: dict[str, AdminPageCost]) -> in
         wrong = [
             *(["queries"] if now.queries != before.queries else []),
             *(["time"] if ratio > LIMIT and now.time - before.time > NOISE else []),
-            *(["size"] if now.size > MOST_BYTES else []),
+            *(["size"] if now.size > MAX_BYTES else []),
             *([str(now.status)] if now.status != 200 else []),
         ]
         over += bool(wrong)

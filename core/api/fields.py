@@ -14,7 +14,7 @@ from rest_framework.serializers import BaseSerializer
 from core.errors import ProductError
 from core.sentences import Sentence
 
-MOST_WRONG = 20  # limit of the wrong fields that one error names
+MAX_WRONG = 20  # limit of the wrong fields that one error names
 
 
 class SentenceField(serializers.CharField):
@@ -77,7 +77,7 @@ class StrictSerializer(serializers.Serializer[Any]):
         if isinstance(data, Mapping):
             writable = [name for name, field in self.fields.items() if not field.read_only]
             for name in map(str, data):
-                if len(wrong) == MOST_WRONG:
+                if len(wrong) == MAX_WRONG:
                     break  # a body may have half a million wrong fields
                 if name in self.fields and name not in writable:
                     wrong[name] = [str(Sentence("This field cannot be set."))]

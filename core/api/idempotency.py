@@ -41,7 +41,7 @@ from core.sentences import Sentence
 
 KEY_HEADER = "Idempotency-Key"
 REPLAYED_HEADER = "Idempotent-Replayed"
-LONGEST_KEY = 100  # characters
+MAX_KEY_LENGTH = 100  # characters
 ANSWER_LIFETIME = timedelta(hours=24)
 STORED_HEADERS = ("Content-Type", "Location", "ETag")
 WRITES = ("POST", "PUT", "PATCH", "DELETE")
@@ -67,11 +67,11 @@ class ReplayedAnswer(Exception):
 def read_key(request: Request) -> str | None:
     """Return the key of the request; None without one. Raises `bad_idempotency_key`."""
     key = request.headers.get(KEY_HEADER, "")
-    if len(key) > LONGEST_KEY:
+    if len(key) > MAX_KEY_LENGTH:
         raise ProductError(
             "bad_idempotency_key",
             Sentence(
-                "The Idempotency-Key is longer than {longest_key} characters; send a UUID.", longest_key=LONGEST_KEY
+                "The Idempotency-Key is longer than {longest_key} characters; send a UUID.", longest_key=MAX_KEY_LENGTH
             ),
         )
     return key or None

@@ -13,7 +13,7 @@ from core.json_bodies import JSONParser
 from core.sentences import Sentence, shortened
 
 WITH_BODY = ("POST", "PUT", "PATCH")
-MOST_NAMED = 5  # members that one sentence names
+MAX_NAMED = 5  # members that one sentence names
 
 
 def refuse_unknown_query(query: Iterable[str], names: Collection[str]) -> None:
@@ -43,7 +43,7 @@ def refuse_body(request: Request, view: APIView) -> None:
     request.parsers = [*(request.parsers or ()), JSONParser(), FormParser(), MultiPartParser()]
     if request.data:
         members = [str(name) for name in request.data] if isinstance(request.data, Mapping) else []
-        names = ", ".join(f"“{shortened(name, 100)}”" for name in members[:MOST_NAMED])
+        names = ", ".join(f"“{shortened(name, 100)}”" for name in members[:MAX_NAMED])
         detail = (
             Sentence("This address takes no body, but the request has {names}. Omit the body.", names=names)
             if names

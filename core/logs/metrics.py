@@ -45,7 +45,7 @@ CALLS = Counter(
     ["server", "model", "outcome"],
 )
 
-MOST_WORKERS = 10  # per machine, each with its own port
+MAX_WORKERS = 10  # per machine, each with its own port
 
 logger = logging.getLogger(__name__)
 
@@ -86,7 +86,7 @@ def serve() -> None:
     """
     if not settings.METRICS_PORT:
         return
-    for port in range(settings.METRICS_PORT, settings.METRICS_PORT + MOST_WORKERS):
+    for port in range(settings.METRICS_PORT, settings.METRICS_PORT + MAX_WORKERS):
         try:
             server = make_server("", port, _guarded, handler_class=_Quiet)
         except OSError as error:

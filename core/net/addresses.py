@@ -16,7 +16,7 @@ _SCHEMELESS_URL = re.compile(
     rf"(?<![\w.@/:%=&?-])(?:[\w-]+\.)+[^\W\d_]{{2,24}}(?::\d{{1,5}})?(?:[/?][^{_END_CHARACTERS}]*)?"
 )
 _PUNCTUATION = ".,;:!?)'*_~"
-_MOST_CLOSING = 8  # characters behind an address that may belong to the sentence around it
+_MAX_CLOSING = 8  # characters behind an address that may belong to the sentence around it
 
 
 def canonical(url: str) -> str:
@@ -94,7 +94,7 @@ def _is_listed(host: str, patterns: Collection[str]) -> bool:
 
 def _without_punctuation(url: str) -> Iterator[str]:
     yield url
-    for _ in range(_MOST_CLOSING):
+    for _ in range(_MAX_CLOSING):
         if not url or url[-1] not in _PUNCTUATION:
             return
         url = url[:-1]

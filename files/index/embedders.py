@@ -27,7 +27,7 @@ BUNDLED_NAME = "Bundled"
 BUNDLED_BATCH = 32  # texts; all are padded to the longest one
 # Characters of a padded batch. The bundled embedder needs about 2 kB for each token, which may be one character.
 BATCH_CHARACTERS = 32_768
-LONGEST_TEXT = 65_536  # characters of a text that the bundled embedder reads
+MAX_TEXT_LENGTH = 65_536  # characters of a text that the bundled embedder reads
 SAMPLE_CHARACTERS = 2_000  # characters that show the script of a text
 REMOTE_BATCH = 64  # texts
 INDEXING_TIMEOUT = 60.0  # seconds for an answer while a file is indexed
@@ -147,7 +147,7 @@ class _BundledClient:
         for batch in split_batches(order, texts):
             _raise_if_abandoned(abandoned)
             usage.add(0, count_tokens([texts[at] for at in batch]))
-            rows = self._embed_batch([texts[at][:LONGEST_TEXT] for at in batch])
+            rows = self._embed_batch([texts[at][:MAX_TEXT_LENGTH] for at in batch])
             for at, vector in zip(batch, rows, strict=True):
                 vectors[at] = vector
         return vectors
@@ -188,7 +188,7 @@ def split_batches(order: Sequence[int], texts: Sequence[str]) -> Iterator[list[i
     """Split the indexes of texts, shortest text first, so that no padded batch exceeds its limits."""
     batch: list[int] = []
     for index in order:
-        padded = (len(batch) + 1) * min(len(texts[index]), LONGEST_TEXT)
+        padded = (len(batch) + 1) * min(len(texts[index]), MAX_TEXT_LENGTH)
         if batch and (len(batch) == BUNDLED_BATCH or padded > BATCH_CHARACTERS):
             yield batch
             batch = []

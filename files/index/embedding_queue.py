@@ -32,7 +32,7 @@ SEARCH_QUEUE = "embeddings:searches"  # list of ids, served first
 TEXT_QUEUE = "embeddings:texts"  # list of ids
 SERVED_KEY = "embeddings:served"  # a key that exists while a worker takes ids
 SERVED_SECONDS = 10  # lifetime of that key; a worker renews it with each read
-MOST_WAITING = 256  # waiting batches per list
+MAX_WAITING = 256  # waiting batches per list
 BLOCK_SECONDS = 1.0  # seconds that a read blocks in Redis; the connection times out after 2
 RETRY_PAUSE = 0.5  # seconds between attempts while Redis is away
 ANSWER_SECONDS = 30  # lifetime of an answer that nobody reads
@@ -90,7 +90,7 @@ def _wait_for_answer(waiting: str, batch: str, timeout: float) -> str | None:
         served, length = pipe.exists(SERVED_KEY).llen(waiting).execute()
     if not served:
         raise EmbedderUnavailable("embedder_away", QUEUE_UNAVAILABLE)
-    if length >= MOST_WAITING:
+    if length >= MAX_WAITING:
         raise EmbedderUnavailable("embedder_busy", QUEUE_FULL)
     deadline = time.monotonic() + timeout
     with connection.pipeline(transaction=False) as pipe:

@@ -20,7 +20,7 @@ from files.models import Chunk, File
 MIN_CHUNKS = 400  # visible chunks; in a smaller collection few passages have the same subject
 LANGUAGE = "english"
 MIN_ENGLISH_SHARE = 0.9  # share of the chunks
-MOST_CHUNKS = 3  # chunks of a file, on average
+MAX_CHUNKS = 3  # chunks of a file, on average
 EXPANDING_CHUNKS = 5  # chunks that expand a query
 ADDED_WORDS = 35  # words that these chunks add to a query
 OWN_SHARE = 0.4  # share of the query's own words in the weights
@@ -33,7 +33,7 @@ def is_worthwhile(collection: VisibleCollection) -> bool:
     return (
         collection.chunks >= MIN_CHUNKS
         and english >= MIN_ENGLISH_SHARE * collection.chunks
-        and collection.chunks <= MOST_CHUNKS * collection.files
+        and collection.chunks <= MAX_CHUNKS * collection.files
     )
 
 

@@ -29,7 +29,7 @@ WORDS_BATCH = 500  # chunks per statement
 VECTORS_BATCH = 256
 TIME_SLICE = 10.0  # seconds that a worker indexes words anew before it turns to other tasks
 ACTIVE_LOCK = "active embedder"  # the lock for changes of the active embedder
-LARGEST_INDEXED = 4_000  # dimensions; pgvector's limit for HNSW over half precision
+MAX_INDEXED = 4_000  # dimensions; pgvector's limit for HNSW over half precision
 
 # Version of the postings. A background task indexes the words of files with older ones anew.
 # 1: each passage in its own language, identifiers by their parts, words without the marks on their letters.
@@ -241,7 +241,7 @@ def create_vector_index(dimensions: int) -> None:
 
     Must run outside a transaction. Without the index, search compares all vectors.
     """
-    if not 1 <= dimensions <= LARGEST_INDEXED:
+    if not 1 <= dimensions <= MAX_INDEXED:
         return
     name = f"chunk_embedding_{int(dimensions)}"
     with connection.cursor() as cursor:

@@ -60,7 +60,7 @@ MIN_PASSAGE_LETTERS = 120
 # Of 100 characters without spaces, about 1 is such a sign in prose, and 10 or more in source code. Figures and the
 # signs around them are not counted: half of all annual reports counted as code with them.
 CODE_SIGNS = frozenset('{}[]()<>=;_/\\&*+#$@^~`"')
-MOST_CODE_SIGNS = 0.09
+MAX_CODE_SIGNS = 0.09
 _FIGURES = re.compile(r"(?<![($€£¥<>+~])[($€£¥<>+~]*+[0-9][0-9.,:/'’]*[)%*]*|\|")
 
 _TRIPLED = "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff"
@@ -108,7 +108,7 @@ def _likeliest_configuration(sample: str, fewest_letters: int, confident: float)
     dense = _FIGURES.sub("", "".join(sample.split()))
     if sum(map(str.isalpha, dense)) < fewest_letters:
         return None
-    if sum(sign in CODE_SIGNS for sign in dense) > MOST_CODE_SIGNS * len(dense):
+    if sum(sign in CODE_SIGNS for sign in dense) > MAX_CODE_SIGNS * len(dense):
         return SIMPLE
     shares: Counter[str] = Counter()
     for language, probability in _identifier().rank(" ".join(_FIGURES.sub(" ", sample).split())):

@@ -24,7 +24,7 @@ from pgvector import Vector as PgVector
 from pgvector.django import CosineDistance, HalfVectorField
 
 from files.index.embedders import get_embedders
-from files.index.indexing import LARGEST_INDEXED
+from files.index.indexing import MAX_INDEXED
 from files.index.language import SIMPLE, UNSPACED_RUN
 from files.index.lexemes import WordKeys, get_word_keys, strip_prefix, unmarked_prefix
 from files.index.vectors import Vector
@@ -33,7 +33,7 @@ from files.models import Chunk, Embedder, File, Posting
 
 K1 = 1.5
 B = 0.75
-MOST_WORDS = 256  # words of a query that are looked at
+MAX_WORDS = 256  # words of a query that are looked at
 MAX_TERMS = 128  # words of a query that are ranked, without stop words; a question in Thai has a hundred triples
 MIN_STOP_SHARE = 0.25  # the least share of stop words that shows the language of a query
 VARIANT_WEIGHT = 0.5  # for a spelling variant of a compound, or for neighbouring words written as one
@@ -144,10 +144,10 @@ def prepare_query(text: str, languages: Sequence[str]) -> Query:
     “how” and “many” of an English question would be rare, important words in the only German file of a project.
     """
     indexed = indexed_text(text)
-    words = [word for word in indexed.words.split() if any(map(str.isalnum, word))][:MOST_WORDS]
+    words = [word for word in indexed.words.split() if any(map(str.isalnum, word))][:MAX_WORDS]
     variants = [
         variant
-        for variant in indexed.variants.split()[:MOST_WORDS]
+        for variant in indexed.variants.split()[:MAX_WORDS]
         if len(variant) > 1 and not UNSPACED_RUN.search(variant)
     ]
     joined = join_neighbours(words)
@@ -307,7 +307,7 @@ def nearest(
     rows = all_chunks.filter(file__in=files.values("pk"))
     extra_chunks = all_chunks.filter(pk__in=extra)
     distance = CosineDistance("embedding", vector)
-    if visible > MAX_EXACT_CHUNKS and embedder.dimensions <= LARGEST_INDEXED:
+    if visible > MAX_EXACT_CHUNKS and embedder.dimensions <= MAX_INDEXED:
         proposed = _propose(rows, embedder.dimensions, vector, count)
         if len(proposed) == count:
             extra_chunks = extra_chunks.exclude(pk__in=proposed)

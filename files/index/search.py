@@ -37,7 +37,7 @@ from files.index.ledger import NO_PAYER, Payer
 from files.index.lexemes import get_word_keys, strip_prefix
 from files.index.ranking import PreparedSearch, Query
 from files.index.vectors import Vector
-from files.index.words import MOST_PARTS
+from files.index.words import MAX_PARTS
 from files.models import Chunk, Embedder, File, FileText
 
 log = logging.getLogger(__name__)
@@ -314,7 +314,7 @@ def _highlights(texts: Mapping[int, str], language: str, keys: Group[str]) -> di
 def _without_signs(token: str) -> str | None:
     """Return a compound without its signs; None for a single word."""
     parts = _WORD.findall(token)
-    return "".join(parts) if 1 < len(parts) <= MOST_PARTS else None
+    return "".join(parts) if 1 < len(parts) <= MAX_PARTS else None
 
 
 def _pairs_pattern(keys: Group[str]) -> re.Pattern[str]:

@@ -18,8 +18,8 @@ from dataclasses import dataclass
 
 from files.index.language import TRIPLED_RUN, UNSPACED_RUN, normalize, prepare_text, split_run
 
-MOST_PARTS = 4  # parts of a compound with a variant; longer ones are paths and addresses of pages
-LONGEST_WHOLE = 40  # characters of a compound without its signs
+MAX_PARTS = 4  # parts of a compound with a variant; longer ones are paths and addresses of pages
+MAX_WHOLE_LENGTH = 40  # characters of a compound without its signs
 JOINED_WORDS = 3  # neighbouring words of a query that a text may write as one
 
 _LETTERS = "A-Za-zÀ-ÖØ-öø-\u024f\u0370-\u03ff\u0400-\u0481\u048a-\u052f\u1e00-\u1fff"
@@ -101,7 +101,7 @@ def join_neighbours(words: Sequence[str]) -> dict[str, tuple[int, ...]]:
         for first in range(len(words) - size + 1):
             parts = words[first : first + size]
             whole = "".join(parts)
-            if len(whole) <= LONGEST_WHOLE and all(map(_PART.fullmatch, parts)) and not UNSPACED_RUN.search(whole):
+            if len(whole) <= MAX_WHOLE_LENGTH and all(map(_PART.fullmatch, parts)) and not UNSPACED_RUN.search(whole):
                 joined.setdefault(whole, tuple(range(first, first + size)))
     return joined
 
@@ -112,18 +112,18 @@ def _number_words(token: str, variants: list[str]) -> list[str]:
     if _ONE_NUMBER.fullmatch(token):
         variants.extend(groups)
         return [whole]
-    if len(groups) <= MOST_PARTS:
+    if len(groups) <= MAX_PARTS:
         variants.append(whole)
     return groups
 
 
 def _compound_words(token: str, variants: list[str]) -> list[str]:
     parts = _PART.findall(token)
-    if 1 < len(parts) <= MOST_PARTS and len(token) <= LONGEST_WHOLE:
+    if 1 < len(parts) <= MAX_PARTS and len(token) <= MAX_WHOLE_LENGTH:
         variants.append("".join(parts))
     for part in parts:
         pieces = [piece for run in _LETTERS_OR_DIGITS.findall(part) for piece in _CAPITAL_WITHIN.split(run)]
-        if 1 < len(pieces) <= MOST_PARTS:
+        if 1 < len(pieces) <= MAX_PARTS:
             variants.extend(piece for piece in pieces if len(piece) > 1 or piece.isdigit())
     return parts
 

@@ -17,7 +17,7 @@ from llm.models import price, validate_base_url
 from llm.tokens import CATCH_ALL
 from readers.api import media_types
 
-LONGEST_SUFFIX = 8  # characters after the last dot of a name; a longer part belongs to the title
+MAX_SUFFIX_LENGTH = 8  # characters after the last dot of a name; a longer part belongs to the title
 
 
 class FileUses(NamedTuple):
@@ -296,7 +296,7 @@ class Chunk(models.Model):
     def above(self) -> str:
         """Return the lines above the chunk: the title of the file, the headings, the head of the table."""
         stem, dot, suffix = self.file.name.rpartition(".")
-        title = (stem if dot and stem and len(suffix) <= LONGEST_SUFFIX else self.file.name).replace("_", " ")
+        title = (stem if dot and stem and len(suffix) <= MAX_SUFFIX_LENGTH else self.file.name).replace("_", " ")
         return "\n".join(filter(None, (title, self.heading, self.table_head)))
 
     @property

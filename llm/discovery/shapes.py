@@ -16,8 +16,8 @@ from typing import Any, TypeVar, cast
 from llm.types.facts import ModelFacts
 
 LEAST_WINDOW = 256  # tokens; the least that a row accepts
-MOST_TOKENS = 100_000_000  # ten times the largest window on offer
-MOST_PRICE = Decimal(1_000_000)  # US dollars per million tokens
+MAX_TOKENS = 100_000_000  # ten times the largest window on offer
+MAX_PRICE = Decimal(1_000_000)  # US dollars per million tokens
 LEAST_ALLOCATED = 4096  # tokens of the window that Ollama allocates on the smallest machine
 YEARS = range(2020, 2200)
 NATIVE_WINDOW = 32_768  # tokens of the window to request from Ollama if the size that fits its memory is unknown
@@ -43,7 +43,7 @@ class ModelDescription:
 
     def tokens(self, *path: str, least: int = 1) -> int | None:
         value = self.at(*path)
-        return self._checked(path, value if type(value) is int and least <= value <= MOST_TOKENS else None)
+        return self._checked(path, value if type(value) is int and least <= value <= MAX_TOKENS else None)
 
     def window(self, *path: str) -> int | None:
         return self.tokens(*path, least=LEAST_WINDOW)
@@ -66,7 +66,7 @@ class ModelDescription:
                 price = Decimal(str(value).strip()) * 1_000_000
             except InvalidOperation:
                 price = None
-        sound = price is not None and price.is_finite() and 0 <= price <= MOST_PRICE
+        sound = price is not None and price.is_finite() and 0 <= price <= MAX_PRICE
         return self._checked(path, f"{round(price, 6).normalize():f}" if price is not None and sound else None)
 
     def day(self, *path: str) -> str | None:

@@ -117,14 +117,14 @@ OWN_EFFORTS = [*Effort.choices, (UNSPECIFIED, _("not said"))]
 
 # Efforts to offer for a reasoning model whose efforts are unknown.
 OFF_AND_ON = (Effort.NONE.value, Effort.MEDIUM.value)
-LONGEST_EFFORT = 10  # characters
+MAX_EFFORT_LENGTH = 10  # characters
 
 
 def effort_field(*, help_text: str) -> "models.CharField[str, str]":
     """Return a field for an effort. Empty leaves the choice to the next level, see `TurnContext.effort`."""
     return models.CharField(
         "effort of reasoning",
-        max_length=LONGEST_EFFORT,
+        max_length=MAX_EFFORT_LENGTH,
         choices=Effort,
         blank=True,
         default="",
@@ -212,7 +212,7 @@ class Model(WithFace):
     tools = models.BooleanField("calls tools", default=False, help_text="It can call tools.")
     reasoning = models.BooleanField("reasons", default=False, help_text="It can reason before it answers.")
     efforts = ArrayField(
-        models.CharField(max_length=LONGEST_EFFORT, choices=Effort),
+        models.CharField(max_length=MAX_EFFORT_LENGTH, choices=Effort),
         verbose_name="efforts of reasoning",
         default=list,
         blank=True,
@@ -247,7 +247,7 @@ class Model(WithFace):
     )
     own_effort = models.CharField(
         "effort for titles and summaries",
-        max_length=LONGEST_EFFORT,
+        max_length=MAX_EFFORT_LENGTH,
         choices=OWN_EFFORTS,
         blank=True,
         default="",

@@ -30,7 +30,7 @@ from llm.oauth.values import SignInTarget, TokenRequest, Tokens
 
 EARLY = timedelta(seconds=30)  # before its end, a token is taken for expired
 CLAIM = timedelta(seconds=30)  # after this time another process may refresh; longer than the request may take
-LONGEST = 10 * 365 * 86_400  # seconds of a token's life that are believed
+MAX_LENGTH = 10 * 365 * 86_400  # seconds of a token's life that are believed
 USED_EVERY = timedelta(minutes=1)  # how exact `last_used` is
 LOOK_AGAIN = 0.1  # seconds between two looks at a refresh by another process
 REFRESH_WAIT = 25.0  # seconds for such a refresh
@@ -163,7 +163,7 @@ def expiry(tokens: Tokens) -> datetime | None:
     """Return when the tokens expire; None if the server does not say."""
     if tokens.expires_in is None:
         return None
-    return timezone.now() + timedelta(seconds=min(max(tokens.expires_in, 0), LONGEST))
+    return timezone.now() + timedelta(seconds=min(max(tokens.expires_in, 0), MAX_LENGTH))
 
 
 def sign_in_problem(bearer: PersonBearer) -> Sentence | None:

@@ -22,7 +22,7 @@ from llm.providers import EFFORTS, errors
 from llm.providers.call_ids import CallIds
 from llm.providers.connection import Connection
 from llm.providers.finish_reasons import finish_reason
-from llm.providers.streaming import LONGEST_DETAIL, HttpClient, StepReader, members, model_names, parse, tokens
+from llm.providers.streaming import MAX_DETAIL_LENGTH, HttpClient, StepReader, members, model_names, parse, tokens
 from llm.step_filters.valid_calls import is_plain, json_object
 from llm.types.model_call import (
     Changed,
@@ -64,8 +64,8 @@ _COUNTED = ("model", "messages", "system", "tools", "tool_choice", "thinking", "
 
 Block = JsonObject
 
-LONGEST_CALL_ID = 64  # characters
-LONGEST_ID = 200  # characters of an answer's id
+MAX_CALL_ID_LENGTH = 64  # characters
+MAX_ID_LENGTH = 200  # characters of an answer's id
 UNPLANNED_OUTPUT = 4_096  # tokens; the protocol requires a number, and every model of the vendor accepts this one
 
 
@@ -240,7 +240,7 @@ class _Messages:
     def __init__(self, points: Sequence[int]) -> None:
         self._points = points
         self._wire: list[JsonObject] = []
-        self._ids = CallIds(longest=LONGEST_CALL_ID)
+        self._ids = CallIds(longest=MAX_CALL_ID_LENGTH)
 
     def build(self, messages: tuple[ModelMessage, ...], before: int) -> list[JsonObject]:
         """Return the protocol's messages. `before`: the number of messages of the prompt before these."""
@@ -394,7 +394,7 @@ class AnthropicReader(StepReader):
             yield ToolCallDelta(self._calls[place], arguments)
 
     def _diagnose(self, message: JsonObject) -> None:
-        self._answer = str(message.get("id") or "")[:LONGEST_ID]
+        self._answer = str(message.get("id") or "")[:MAX_ID_LENGTH]
         miss = members(members(message.get("diagnostics")).get("cache_miss_reason"))
         self._changed = _CHANGED.get(str(miss.get("type")))
 
@@ -413,7 +413,7 @@ class AnthropicReader(StepReader):
         usage = self._usage()
         cache_reported = "cache_read_input_tokens" in self._counts
         reason = finish_reason(self._reason or "end_turn")
-        detail = (self._reason or "")[:LONGEST_DETAIL] if reason == "other" else ""
+        detail = (self._reason or "")[:MAX_DETAIL_LENGTH] if reason == "other" else ""
         yield StepFinished(
             reason,
             usage,

@@ -12,7 +12,7 @@ from llm.providers.connection import Connection, number_at
 
 # Seconds between attempts; each wait is twice the previous one.
 FIRST_WAIT = 0.5
-LONGEST_WAIT = 30.0
+MAX_WAIT = 30.0
 
 
 class EmbeddingsClient:
@@ -48,4 +48,4 @@ class EmbeddingsClient:
                 failure = error if isinstance(error, ModelError) else errors.timed_out()
             if attempt == self._again or not failure.retryable:
                 raise failure
-            await asyncio.sleep(min(LONGEST_WAIT, failure.retry_after or FIRST_WAIT * 2**attempt))
+            await asyncio.sleep(min(MAX_WAIT, failure.retry_after or FIRST_WAIT * 2**attempt))

@@ -83,7 +83,7 @@ _NO_STREAM = re.compile(
     r"|\bstream['\"`]?\s*(?:=|:|must be|to)\s*['\"`]?false\b",
     re.IGNORECASE,
 )
-_LONGEST_ANSWER = re.compile(r"max_tokens: \d+ > (\d+), which is the maximum", re.IGNORECASE)  # Anthropic
+_MAX_ANSWER_LENGTH = re.compile(r"max_tokens: \d+ > (\d+), which is the maximum", re.IGNORECASE)  # Anthropic
 _RESPONSES_WORDS = re.compile(
     r"use (?:the )?(?:/?v1/)?responses(?: API| endpoint)?\b|only supported in v1/responses", re.I
 )
@@ -244,7 +244,7 @@ _PLACE_OF_TOOL = (
 _NAME_OF_TOOL = re.compile(
     r"(?:\bfunctions?|\btools?)(?: name)?:? ['\"`“‘]?([A-Za-z0-9_-]{1,64})['\"`”’]?(?=[\s:;,.(]|$)", re.IGNORECASE
 )
-_MOST_TOOLS = re.compile(
+_MAX_TOOLS = re.compile(
     r"tools['\"`]?:? array too long\. Expected an array with maximum length (\d+)"  # OpenAI
     r"|(?:maximum|at most|up to|no more than|limit of)(?: number of)?\D{0,20}(\d+) (?:tools|function)"
     r"|(?:maximum|max) (?:number of )?(?:tools|functions)\D{1,40}?(\d+)"
@@ -270,7 +270,7 @@ def refused_tools(body: Any) -> frozenset[str | int]:
 
 def most_tools(body: Any) -> int | None:
     """Return the maximum number of tools that an error names, or None if it names none."""
-    match = _MOST_TOOLS.search(_words(body))
+    match = _MAX_TOOLS.search(_words(body))
     return int(next(number for number in match.groups() if number)[:6]) if match else None
 
 
@@ -402,7 +402,7 @@ def _classify(report: _Report, api_key: str, retry_after: float | None) -> Model
         wait = max(1, round(retry_after))
         sentence = Sentence("The provider is receiving too many requests. Try again in {wait} s.", wait=wait)
         return _error(code, sentence=sentence, retry_after=retry_after, message=report.message)
-    if longest := _LONGEST_ANSWER.search(report.message):
+    if longest := _MAX_ANSWER_LENGTH.search(report.message):
         return _error(code, limit=int(longest[1]), parameter="max_tokens")
     if code == "bad_model_request" and (quote := _quote(report.message, api_key)):
         sentence = Sentence(

@@ -16,7 +16,7 @@ from core.json_types import JsonObject
 from llm.providers import errors, local_servers
 from llm.providers.connection import Connection
 from llm.providers.finish_reasons import finish_reason
-from llm.providers.streaming import LONGEST_DETAIL, MAX_EVENT, HttpClient, StepReader, model_names, parse, tokens
+from llm.providers.streaming import MAX_DETAIL_LENGTH, MAX_EVENT, HttpClient, StepReader, model_names, parse, tokens
 from llm.step_filters.valid_calls import json_object
 from llm.types.model_call import (
     Allocated,
@@ -214,7 +214,7 @@ class OllamaReader(StepReader):
             raise errors.cut()
         done_reason = str(last.get("done_reason") or "stop")
         reason = finish_reason(done_reason)
-        detail = done_reason[:LONGEST_DETAIL] if reason == "other" else ""
+        detail = done_reason[:MAX_DETAIL_LENGTH] if reason == "other" else ""
         state = None
         if self._calls:
             reason = "tool_calls" if reason == "stop" else reason

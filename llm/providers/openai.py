@@ -18,7 +18,7 @@ from llm.providers.call_ids import CallIds, with_own_ids
 from llm.providers.connection import Connection
 from llm.providers.finish_reasons import finish_reason, is_failure, is_finish
 from llm.providers.ollama import server_url
-from llm.providers.streaming import LONGEST_DETAIL, HttpClient, StepReader, members, model_names, parse, tokens
+from llm.providers.streaming import MAX_DETAIL_LENGTH, HttpClient, StepReader, members, model_names, parse, tokens
 from llm.step_filters.valid_calls import is_object
 from llm.types.model_call import (
     Allocated,
@@ -468,7 +468,7 @@ class OpenAIReader(StepReader):
         if reason == "stop" and (self._calls or self._declined):
             reason = "tool_calls" if self._calls else "refusal"  # several servers say "stop" after tool calls
         reasoning = self._reasoning_state() if self._calls else None
-        detail = (self._reason or "")[:LONGEST_DETAIL] if reason == "other" else ""
+        detail = (self._reason or "")[:MAX_DETAIL_LENGTH] if reason == "other" else ""
         yield StepFinished(reason, self._usage, reasoning, detail, cache_reported=self._cache_reported)
 
     def _reasoning_state(self) -> ReasoningState | None:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 LEAST_LIMIT = 256  # tokens; a smaller number in a refusal is not a window
 COUNT_TOLERANCE = 0.25  # share by which a server's count of a prompt may differ from ours
-LARGEST = 2**31 - 1  # the largest value of the database column
+MAX_SIZE = 2**31 - 1  # the largest value of the database column
 EXAMINED = 4_000  # characters of a refusal that are searched
 
 _NUMBER = r"\(?(\d[\d,]*)"
@@ -236,4 +236,4 @@ def _numbers(text: str) -> Iterator[tuple[int, bool]]:
 
 def _value(digits: str) -> int | None:
     value = int(digits.replace(",", "")[:12])
-    return value if 0 < value <= LARGEST else None
+    return value if 0 < value <= MAX_SIZE else None

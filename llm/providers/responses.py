@@ -18,7 +18,7 @@ from core.json_types import JsonObject
 from llm.providers import errors
 from llm.providers.call_ids import CallIds
 from llm.providers.connection import Connection
-from llm.providers.streaming import LONGEST_DETAIL, HttpClient, StepReader, members, model_names, parse, tokens
+from llm.providers.streaming import MAX_DETAIL_LENGTH, HttpClient, StepReader, members, model_names, parse, tokens
 from llm.step_filters.valid_calls import is_plain, json_text
 from llm.types.model_call import (
     FinishReason,
@@ -37,7 +37,7 @@ from llm.types.model_call import (
 
 LEAST_OUTPUT = 16  # tokens; the protocol refuses smaller limits
 ENCRYPTED = "reasoning.encrypted_content"
-LONGEST_CALL_ID = 64  # characters
+MAX_CALL_ID_LENGTH = 64  # characters
 
 
 # Request members that are allowed in a request for a token count.
@@ -171,7 +171,7 @@ class _Items:
     """Builder of the items of a request's input."""
 
     def __init__(self) -> None:
-        self._ids = CallIds(longest=LONGEST_CALL_ID)
+        self._ids = CallIds(longest=MAX_CALL_ID_LENGTH)
 
     def build(self, messages: tuple[ModelMessage, ...], points: Collection[int]) -> Iterator[JsonObject]:
         """Yield the items. `points`: indexes of the messages up to which the cache should store the input."""
@@ -329,7 +329,7 @@ class ResponsesReader(StepReader):
         if response.get("status") == "incomplete":
             cause = str(members(response.get("incomplete_details")).get("reason") or "incomplete")
             reason = _INCOMPLETE.get(cause, "other")
-            detail = cause[:LONGEST_DETAIL] if reason == "other" else ""
+            detail = cause[:MAX_DETAIL_LENGTH] if reason == "other" else ""
         reported = members(response.get("usage"))
         usage = _usage(reported)
         cached_tokens = members(reported.get("input_tokens_details")).get("cached_tokens")

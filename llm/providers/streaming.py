@@ -50,8 +50,8 @@ MAX_EVENT = 8 * 1024 * 1024  # bytes per event; only a broken or hostile server 
 DRAIN_TIMEOUT = 0.1  # seconds to wait for the end of the body after the protocol's last event
 COUNT_PATIENCE = 2.0  # timeout in seconds for a count before a call
 COUNT_AGAIN = 600.0  # seconds before the next request for a count after a failed one
-LONGEST_DETAIL = 100  # characters stored of an unknown finish reason
-MOST_TOKENS = 2**31 - 1  # largest accepted count, which is the limit of the database column
+MAX_DETAIL_LENGTH = 100  # characters stored of an unknown finish reason
+MAX_TOKENS = 2**31 - 1  # largest accepted count, which is the limit of the database column
 
 logger = logging.getLogger(__name__)
 
@@ -514,8 +514,8 @@ def tokens(value: Any) -> int:
     if isinstance(value, bool) or not isinstance(value, int):
         note_strange(f"{type(value).__name__} in the place of a number")
         return 0
-    if not 0 <= value <= MOST_TOKENS:
-        note_strange("negative number" if value < 0 else f"number above {MOST_TOKENS:,}")
+    if not 0 <= value <= MAX_TOKENS:
+        note_strange("negative number" if value < 0 else f"number above {MAX_TOKENS:,}")
         return 0
     return value
 

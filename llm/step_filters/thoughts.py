@@ -31,7 +31,7 @@ _MARKS: dict[str, tuple[str, ...]] = {
     "<|channel>thought": ("<channel|>",),
     "<|channel|>analysis<|message|>": (f"<|end|><|start|>assistant{_FINAL}", f"<|start|>assistant{_FINAL}", _FINAL),
 }
-LONGEST_TAG = 200  # characters, including attributes
+MAX_TAG_LENGTH = 200  # characters, including attributes
 TextEvent = TextDelta | ReasoningDelta | TextBecameReasoning
 _NAME = "|".join(sorted(_NAMES, key=len, reverse=True))
 _ATTRIBUTE = r"""\s{1,4}[\w:-]{1,40}(?:=(?:"[^"<>]{0,100}"|'[^'<>]{0,100}'|[^\s"'<>]{1,100}))?"""
@@ -71,7 +71,7 @@ def _begins_tag(text: str, *, opening: bool) -> bool:
     if any(mark.startswith(lower) for mark in marks):
         return True
     partial = _PARTIAL_TAG.fullmatch(text)
-    if partial is None or len(text) > LONGEST_TAG or not (opening or partial["slash"] or not partial["name"]):
+    if partial is None or len(text) > MAX_TAG_LENGTH or not (opening or partial["slash"] or not partial["name"]):
         return False
     name = partial["name"].lower()
     if not partial["rest"]:
@@ -91,7 +91,7 @@ def _name_of(tag: str) -> str:
 
 def _waiting_for_end(text: str) -> int:
     """Return how many characters at the end of a text may be the beginning of a closing tag."""
-    start = max(0, len(text) - LONGEST_TAG)
+    start = max(0, len(text) - MAX_TAG_LENGTH)
     for at in range(start, len(text)):
         if text[at] in _SIGNS and _begins_tag(text[at:], opening=False):
             return len(text) - at

@@ -14,7 +14,7 @@ from core.sound import replace_unstorable
 from llm.types.model_call import ModelMessage, ToolCall
 from llm.types.tools import refuse_constant
 
-LONGEST_NAME = 64  # characters; OpenAI's and Anthropic's pattern is ^[a-zA-Z0-9_-]{1,64}$
+MAX_NAME_LENGTH = 64  # characters; OpenAI's and Anthropic's pattern is ^[a-zA-Z0-9_-]{1,64}$
 UNKNOWN_NAME = "unknown_tool"
 _NOT_PLAIN = re.compile(r"[^a-zA-Z0-9_-]+")
 _UNSENDABLE = re.compile(r"\\u(?:0000|[dD][89a-fA-F])")  # escapes of NUL and of surrogates, which may be unpaired
@@ -51,7 +51,7 @@ def is_plain(name: str) -> bool:
 
 def plain_name(name: str) -> str:
     """Return the name without characters that servers refuse, in at most 64 characters."""
-    return _NOT_PLAIN.sub("_", name).strip("_")[:LONGEST_NAME] or UNKNOWN_NAME if not is_plain(name) else name
+    return _NOT_PLAIN.sub("_", name).strip("_")[:MAX_NAME_LENGTH] or UNKNOWN_NAME if not is_plain(name) else name
 
 
 def resolved_name(name: str, tools: Collection[str]) -> str:

@@ -30,7 +30,7 @@ MAX_CALLS = 64  # calls in one step
 
 _MARKERS = ("<tool_call>", "<function=", "<|python_tag|>", "[TOOL_CALLS]")
 _FENCE = "```"
-_LONGEST_MARKER = max(map(len, _MARKERS))
+_MAX_MARKER_LENGTH = max(map(len, _MARKERS))
 _BEGINNING = re.compile("|".join(map(re.escape, (*_MARKERS, _FENCE))))
 _INFO = re.compile(r"[ \t]{0,9}[\w-]{0,40}[ \t]{0,9}\n?")  # the info string of a fenced block
 _BLOCK = re.compile(
@@ -200,7 +200,7 @@ class WrittenCallFilter:
 
     @staticmethod
     def _beginning_at_end(text: str) -> int:
-        tail = text[-_LONGEST_MARKER:]
+        tail = text[-_MAX_MARKER_LENGTH:]
         for length in range(len(tail), 0, -1):
             if any(marker.startswith(tail[-length:]) for marker in (*_MARKERS, _FENCE)):
                 return length

@@ -33,7 +33,7 @@ from core.net.outgoing import note
 from core.sentences import Sentence
 from core.text import clean
 from llm.tools import mcp_failures
-from llm.tools.mcp import MOST_FORMS
+from llm.tools.mcp import MAX_FORMS
 from llm.tools.mcp_client import (
     Answer,
     Question,
@@ -58,9 +58,9 @@ IDLE = 300.0  # seconds after the last call
 OLDEST = 3_600.0  # seconds after which a session takes no more calls
 SWEEP_EVERY = 15.0  # seconds
 SUBSCRIBED_WITHIN = 3.0  # seconds that the first call waits for the subscription to changes of the tools
-MOST = 32  # sessions of a process
-MOST_OF_PERSON = 8  # sessions of a person in a process
-MOST_LOST = 1_000  # ended sessions that the pool remembers, to tell their people
+MAX_COUNT = 32  # sessions of a process
+MAX_OF_PERSON = 8  # sessions of a person in a process
+MAX_LOST = 1_000  # ended sessions that the pool remembers, to tell their people
 NOT_FOUND = 404
 CLOSED = "Connection closed"  # the package's error for a connection that the server has closed
 ELICITATION = "elicitation/create"
@@ -309,7 +309,7 @@ class McpSession:
     async def _elicit(self, context: ClientRequestContext, params: ElicitRequestParams) -> ElicitResult:
         """Ask the person of the oldest running call. The protocol does not say which call a question belongs to."""
         request = next((each for each in self._asked if each.asker is not None), None)
-        if request is None or request.asker is None or request.forms == MOST_FORMS:
+        if request is None or request.asker is None or request.forms == MAX_FORMS:
             return ElicitResult(action="cancel")
         request.forms += 1
         form = form_of(params, request.forms)
@@ -374,7 +374,7 @@ class _SessionPool:
     def _make_room(self, person: UUID) -> bool:
         """Close the longest unused sessions beyond the bounds. Return whether one more may be opened."""
         of_person = [key for key in self._sessions if key[0].person == person]
-        for keys, most in ((of_person, MOST_OF_PERSON), ([*self._sessions], MOST)):
+        for keys, most in ((of_person, MAX_OF_PERSON), ([*self._sessions], MAX_COUNT)):
             if len(keys) < most:
                 continue
             unused = next((key for key in keys if key in self._sessions and not self._sessions[key].busy), None)
@@ -398,7 +398,7 @@ class _SessionPool:
         session = self._sessions.pop(key)
         if session.stateful:
             self._lost[key] = None
-            while len(self._lost) > MOST_LOST:
+            while len(self._lost) > MAX_LOST:
                 del self._lost[next(iter(self._lost))]
         session.close()
 

@@ -22,8 +22,8 @@ from projects.saved_prompts import services
 from projects.saved_prompts.models import SavedPrompt
 from projects.saved_prompts.variables import Variable, fill, variables
 
-LONGEST_VALUE = 1_000_000  # characters, the same as for a message
-MOST_VALUES = 1_000
+MAX_VALUE_LENGTH = 1_000_000  # characters, the same as for a message
+MAX_VALUES = 1_000
 HOLDERS = ("own", "project", "workspace")
 
 
@@ -73,16 +73,16 @@ class PromptSerializer(StrictSerializer, serializers.ModelSerializer[SavedPrompt
 @extend_schema_field(
     {
         "type": "object",
-        "additionalProperties": {"type": "string", "maxLength": LONGEST_VALUE},
-        "maxProperties": MOST_VALUES,
+        "additionalProperties": {"type": "string", "maxLength": MAX_VALUE_LENGTH},
+        "maxProperties": MAX_VALUES,
     }
 )
 class ValuesField(serializers.DictField):
-    child = serializers.CharField(allow_blank=True, max_length=LONGEST_VALUE)
+    child = serializers.CharField(allow_blank=True, max_length=MAX_VALUE_LENGTH)
 
     def to_internal_value(self, data: Any) -> dict[str, str]:
-        if isinstance(data, dict) and len(data) > MOST_VALUES:
-            sentence = Sentence("Send at most {most_values} values.", most_values=MOST_VALUES)
+        if isinstance(data, dict) and len(data) > MAX_VALUES:
+            sentence = Sentence("Send at most {most_values} values.", most_values=MAX_VALUES)
             raise serializers.ValidationError(str(sentence), code="max_length")
         values: dict[str, str] = super().to_internal_value(data)
         return values

@@ -33,7 +33,7 @@ class SavedPrompt(models.Model):
 
     MAX_NAME = 60
     MAX_TEXT = 20_000  # characters
-    MOST = 200  # prompts per user or project, and in the workspace
+    MAX_COUNT = 200  # prompts per user or project, and in the workspace
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
     owner = models.ForeignKey(

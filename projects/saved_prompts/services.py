@@ -21,7 +21,7 @@ from projects.saved_prompts.models import SavedPrompt
 from projects.saved_prompts.variables import Variable, check_variable_count, variables
 
 MAX_SUGGESTIONS = 12  # suggestions after a /
-LONGEST_SEARCH = 100  # characters
+MAX_SEARCH_LENGTH = 100  # characters
 
 
 class PromptFields(TypedDict, total=False):
@@ -151,7 +151,7 @@ def suggest_prompts(
     ]
     starters = enumerate(persona.starter_messages) if persona else ()
     prompts += [PromptSuggestion(f"starter-{number}", "", text) for number, text in starters]
-    query = typed.strip().casefold()[:LONGEST_SEARCH]
+    query = typed.strip().casefold()[:MAX_SEARCH_LENGTH]
     return [each for each in prompts if query in (each.name or each.text).casefold()][:MAX_SUGGESTIONS]
 
 
@@ -172,7 +172,7 @@ class HolderPrompts:
 def prompts_by_holder(user: User, query: str = "") -> list[HolderPrompts]:
     """Return the visible prompts, the user's own first. With a `query`, only prompts whose name or text contains it."""
     rows = SavedPrompt.objects.visible_to(user).select_related("project")
-    words = query.strip()[:LONGEST_SEARCH].replace("\0", "")
+    words = query.strip()[:MAX_SEARCH_LENGTH].replace("\0", "")
     if words:
         rows = rows.filter(Q(name__icontains=words) | Q(text__icontains=words))
     by_project: dict[UUID, list[SavedPrompt]] = {}
@@ -223,10 +223,12 @@ def _save(prompt: SavedPrompt, name: str, text: str, before: object = None) -> S
         )
     check_variable_count(prompt.text)
     moved = (prompt.owner_id, prompt.project_id) != before
-    if moved and SavedPrompt.objects.of_same_holder(prompt).count() >= SavedPrompt.MOST:
+    if moved and SavedPrompt.objects.of_same_holder(prompt).count() >= SavedPrompt.MAX_COUNT:
         raise ProductError(
             "too_many_prompts",
-            Sentence("There can be at most {most} prompts here. Delete one that nobody uses.", most=SavedPrompt.MOST),
+            Sentence(
+                "There can be at most {most} prompts here. Delete one that nobody uses.", most=SavedPrompt.MAX_COUNT
+            ),
         )
     try:
         with transaction.atomic():

@@ -12,7 +12,7 @@ from core.errors import ProductError
 from core.sentences import Sentence
 
 MAX_VARIABLES = 20  # variables per prompt
-LONGEST = 20_000  # characters per value
+MAX_LENGTH = 20_000  # characters per value
 _VARIABLE = re.compile(r"\{\{[ \t]*([^\W\d_][\w \-]{0,39})(?::([^{}\n]{0,400}))?\}\}")
 
 
@@ -76,11 +76,11 @@ def _check_value(variable: Variable, value: str) -> str:
             "variable_unknown_choice",
             Sentence("“{name}” must be one of these: {choices}.", name=variable.name, choices=choices),
         )
-    if len(value) > LONGEST:
+    if len(value) > MAX_LENGTH:
         raise ProductError(
             "variable_too_long",
             Sentence(
-                "“{name}” may have at most {longest} characters. Shorten it.", name=variable.name, longest=LONGEST
+                "“{name}” may have at most {longest} characters. Shorten it.", name=variable.name, longest=MAX_LENGTH
             ),
         )
     return value

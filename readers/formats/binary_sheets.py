@@ -59,7 +59,7 @@ _ERRORS = {
     0x2A: "#N/A",
     0x2B: "#GETTING_DATA",
 }
-_MOST_COLUMNS = 16_384
+_MAX_COLUMNS = 16_384
 
 
 class _Record(NamedTuple):
@@ -172,7 +172,7 @@ def _rows(source: IO[bytes], book: _BinaryBook, hidden_columns: set[int]) -> Ite
         if kind == _COLUMNS:
             first, last, _, _, flags = struct.unpack_from("<4IH", data)
             if flags & 1:
-                hidden_columns.update(range(first, min(last + 1, _MOST_COLUMNS)))
+                hidden_columns.update(range(first, min(last + 1, _MAX_COLUMNS)))
         elif kind == _ROW:
             if row:
                 yield row

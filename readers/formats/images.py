@@ -14,12 +14,12 @@ from readers.formats.result import Extracted, ReaderError
 MAX_PIXELS = 100_000_000
 MAX_EDGE = 4_096  # pixels of the longer edge; models shrink larger pictures themselves
 # Limits of the PDF into which a picture of several pages is converted.
-MOST_PAGES = 500
-MOST_BYTES = 100_000_000
+MAX_PAGES = 500
+MAX_BYTES = 100_000_000
 _QUALITY = 90  # quality of a JPEG
 _FEW_COLOURS = 64  # a picture with at most this number of colours is a drawing
 _MIN_DPI = 60  # dots per inch; a lower resolution in a file is wrong
-_LONGEST = 11.7  # inches; the longer edge of a page if the file has no credible resolution
+_MAX_LENGTH = 11.7  # inches; the longer edge of a page if the file has no credible resolution
 _POINTS = 72  # points per inch
 _PILLOW_ERRORS = (UnidentifiedImageError, OSError, ValueError, SyntaxError, EOFError)
 
@@ -80,7 +80,7 @@ def _build_pdf(image: Image.Image) -> tuple[bytes, int]:
     size = 0
     for page, (width, height) in _pages(image):
         size += len(page)
-        if len(document) == MOST_PAGES or size > MOST_BYTES:
+        if len(document) == MAX_PAGES or size > MAX_BYTES:
             raise ReaderError("too_large")
         pdf_image = pypdfium2.PdfImage.new(document)
         pdf_image.load_jpeg(io.BytesIO(page), inline=True)
@@ -104,7 +104,7 @@ def _pages(image: Image.Image) -> Iterator[tuple[bytes, tuple[float, float]]]:
         page = Image.alpha_composite(paper, page).convert("RGB") if page.mode == "RGBA" else page
         dpi = float(frame.info.get("dpi", (0, 0))[0])
         if dpi < _MIN_DPI:
-            dpi = max(page.size) / _LONGEST
+            dpi = max(page.size) / _MAX_LENGTH
         width, height = (each * _POINTS / dpi for each in page.size)
         page.save(out, "JPEG", quality=_QUALITY)
         yield out.getvalue(), (width, height)

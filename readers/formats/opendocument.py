@@ -22,13 +22,13 @@ _SKIPPED_ELEMENTS = frozenset(
 )
 _FORMATS = {"a": "lowerLetter", "A": "upperLetter", "i": "lowerRoman", "I": "upperRoman", "": "none"}
 _TITLES = {"Title": 1, "Subtitle": 2}
-_LONGEST_TITLE = 120  # characters in the title of a slide
-_MOST_REPEATED = 100  # copies of a repeated cell or row
-_LONGEST_ROW = 20_000  # cells; LibreOffice has 16,384
+_MAX_TITLE_LENGTH = 120  # characters in the title of a slide
+_MAX_REPEATED = 100  # copies of a repeated cell or row
+_MAX_ROW_LENGTH = 20_000  # cells; LibreOffice has 16,384
 _HIDDEN_VISIBILITIES = ("collapse", "filter")  # values of the visibility of rows and columns
 # Attributes with the value of a cell. They are used if the program did not write the text that the cell shows.
 _VALUE_ATTRIBUTES = ("string-value", "date-value", "time-value", "boolean-value", "value")
-_MOST_DEPTH = 80
+_MAX_DEPTH = 80
 
 
 def read(path: Path, media_type: str) -> Extracted:
@@ -58,7 +58,7 @@ def _count(element: Element, name: str, default: int = 1) -> int:
 
 
 def _is_title(blocks: list[str]) -> bool:
-    return bool(blocks) and "\n" not in blocks[0] and len(blocks[0]) <= _LONGEST_TITLE and blocks[0][0] not in "#|-"
+    return bool(blocks) and "\n" not in blocks[0] and len(blocks[0]) <= _MAX_TITLE_LENGTH and blocks[0][0] not in "#|-"
 
 
 class _OpenDocumentReader:
@@ -139,16 +139,16 @@ class _OpenDocumentReader:
             elif event == "start" or depth:
                 continue
             elif name == "table-column":
-                count = min(_count(element, "number-columns-repeated"), _LONGEST_ROW)
+                count = min(_count(element, "number-columns-repeated"), _MAX_ROW_LENGTH)
                 if _get(element, "visibility") in _HIDDEN_VISIBILITIES:
                     hidden_columns.update(range(column, column + count))
                 column += count
             elif name == "table-row":
                 copies = _count(element, "number-rows-repeated")
                 cells = self._sheet_cells(element, number)
-                if copies > _MOST_REPEATED and cells:
+                if copies > _MAX_REPEATED and cells:
                     self.left_out["copies"] += 1
-                for copy in range(min(copies, _MOST_REPEATED) if cells else 0):
+                for copy in range(min(copies, _MAX_REPEATED) if cells else 0):
                     yield SheetRow(number + copy, dict(cells), _get(element, "visibility") in _HIDDEN_VISIBILITIES)
                 number += copies
                 _discard(element)
@@ -157,7 +157,7 @@ class _OpenDocumentReader:
         cells: dict[int, str] = {}
         column = 0
         for cell in row:
-            if _tag(cell) not in ("table-cell", "covered-table-cell") or column >= _LONGEST_ROW:
+            if _tag(cell) not in ("table-cell", "covered-table-cell") or column >= _MAX_ROW_LENGTH:
                 continue
             for note in cell.iterfind("{*}annotation"):
                 self._comments.append(self._comment(note, cell_reference(column, number)))
@@ -166,9 +166,9 @@ class _OpenDocumentReader:
             ) or next((value for name in _VALUE_ATTRIBUTES if (value := _get(cell, name))), "")
             copies = _count(cell, "number-columns-repeated")
             if text:
-                if copies > _MOST_REPEATED:
+                if copies > _MAX_REPEATED:
                     self.left_out["copies"] += 1
-                cells |= dict.fromkeys(range(column, column + min(copies, _MOST_REPEATED)), text)
+                cells |= dict.fromkeys(range(column, column + min(copies, _MAX_REPEATED)), text)
             column += copies
         return cells
 
@@ -203,7 +203,7 @@ class _OpenDocumentReader:
 
     def _block(self, element: Element, depth: int) -> str:
         """Return lines that end with `\\n`, or an empty text."""
-        if depth > _MOST_DEPTH:
+        if depth > _MAX_DEPTH:
             return ""
         match _tag(element):
             case "h":
@@ -261,7 +261,7 @@ class _OpenDocumentReader:
         for cell in row.iterfind("{*}table-cell"):
             text = "".join(self._block(each, 1) for each in cell)
             parsed = Cell(text, _count(cell, "number-columns-spanned"), _count(cell, "number-rows-spanned"))
-            cells += [parsed] * min(_count(cell, "number-columns-repeated"), _MOST_REPEATED if text else 1)
+            cells += [parsed] * min(_count(cell, "number-columns-repeated"), _MAX_REPEATED if text else 1)
         return cells
 
     def _slide(self, page: Element) -> str:
@@ -293,7 +293,7 @@ class _OpenDocumentReader:
             return self._picture(element)
         if name == "object":
             return self._object(element)
-        if depth > _MOST_DEPTH or name in _SKIPPED_ELEMENTS or name == "page-thumbnail":
+        if depth > _MAX_DEPTH or name in _SKIPPED_ELEMENTS or name == "page-thumbnail":
             return ""
         objects = [each for each in element if _tag(each) in ("object", "table")]
         return "".join(self._shape(child, depth + 1) for child in objects or element)
@@ -318,7 +318,7 @@ class _OpenDocumentReader:
         return "" if table is None else f"\nChart:\n\n{markdown(self._rows(table))}"
 
     def _inline(self, element: Element, depth: int) -> str:
-        if depth > _MOST_DEPTH:
+        if depth > _MAX_DEPTH:
             return ""
         parts = [element.text or ""]
         for child in element:
@@ -328,7 +328,7 @@ class _OpenDocumentReader:
     def _inline_part(self, element: Element, depth: int) -> str:
         match _tag(element):
             case "s":
-                return " " * min(_count(element, "c"), _MOST_REPEATED)
+                return " " * min(_count(element, "c"), _MAX_REPEATED)
             case "tab":
                 return "\t"
             case "line-break":

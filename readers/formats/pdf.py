@@ -41,10 +41,10 @@ _COMMENTS = (
     *(raw.FPDF_ANNOT_SQUARE, raw.FPDF_ANNOT_CIRCLE, raw.FPDF_ANNOT_LINE, raw.FPDF_ANNOT_INK),
     *(raw.FPDF_ANNOT_POLYGON, raw.FPDF_ANNOT_POLYLINE),
 )
-_DEEPEST_OUTLINE = 6
-_MOST_ENTRIES = 5_000
-_MOST_ANNOTATIONS = 2_000  # per page
-_MOST_UNITS = 100_000  # UTF-16 code units per value
+_MAX_OUTLINE_DEPTH = 6
+_MAX_ENTRIES = 5_000
+_MAX_ANNOTATIONS = 2_000  # per page
+_MAX_UNITS = 100_000  # UTF-16 code units per value
 
 
 def read(path: Path, media_type: str, password: str = "") -> Extracted:
@@ -84,7 +84,7 @@ def read(path: Path, media_type: str, password: str = "") -> Extracted:
 
 def _outline(document: pypdfium2.PdfDocument) -> dict[str, int]:
     """Return the levels of the titles in the document's outline, from 1."""
-    entries = islice(document.get_toc(max_depth=_DEEPEST_OUTLINE), _MOST_ENTRIES)
+    entries = islice(document.get_toc(max_depth=_MAX_OUTLINE_DEPTH), _MAX_ENTRIES)
     titles = [(title_key(entry.get_title()), entry.level + 1) for entry in entries]
     return {title: level for title, level in titles if len(title) > 1}
 
@@ -146,7 +146,7 @@ def _annotations(page: pypdfium2.PdfPage, forms: Any) -> str:
     """Return the form values and comments of a page, as lists below its text."""
     form_values: dict[str, str] = {}
     comments: list[str] = []
-    for number in range(min(raw.FPDFPage_GetAnnotCount(page), _MOST_ANNOTATIONS)):
+    for number in range(min(raw.FPDFPage_GetAnnotCount(page), _MAX_ANNOTATIONS)):
         annotation = raw.FPDFPage_GetAnnot(page, number)
         if annotation and not raw.FPDFAnnot_GetFlags(annotation) & _HIDDEN:
             kind = raw.FPDFAnnot_GetSubtype(annotation)
@@ -176,7 +176,7 @@ def _add_form_value(form_values: dict[str, str], annotation: Any, form: Any) -> 
 
 def _value(function: Any, *arguments: Any) -> str:
     """Return a string from PDFium. The first call of the function returns the string's size in bytes."""
-    size = min(function(*arguments, None, 0), 2 * _MOST_UNITS)
+    size = min(function(*arguments, None, 0), 2 * _MAX_UNITS)
     buffer = ctypes.create_string_buffer(size)
     function(*arguments, ctypes.cast(buffer, ctypes.POINTER(ctypes.c_ushort)), size)
     return " ".join(buffer.raw.decode("utf-16-le", "replace").replace("\0", "").split())

@@ -32,10 +32,10 @@ from readers.text.sheet_rows import (
 _WORKBOOK = "xl/workbook.xml"  # the usual name of the main part
 _MERGED = re.compile(rb'<(?:\w+:)?mergeCell [^<>]*?ref="([A-Z]{1,3})(\d{1,7}):([A-Z]{1,3})(\d{1,7})"')
 _BLOCK = 1 << 20  # bytes
-_LONGEST_MARK = 64  # bytes
+_MAX_MARK_LENGTH = 64  # bytes
 _THREAD_PREFIX = "tc="  # prefix of the author of a comment that repeats a thread
 _ESCAPED = re.compile(r"_x([0-9A-Fa-f]{4})_")  # a character by its number (ST_Xstring)
-_MOST_COLUMNS = 16_384
+_MAX_COLUMNS = 16_384
 _TRUE_VALUES = ("1", "true", "on")
 
 
@@ -242,7 +242,7 @@ def _span(column: Element) -> range:
     first, last = (column.get(name, "") for name in ("min", "max"))
     if not (first.isdigit() and last.isdigit()):
         return range(0)
-    return range(int(first) - 1, min(int(last), _MOST_COLUMNS))
+    return range(int(first) - 1, min(int(last), _MAX_COLUMNS))
 
 
 def _merged_cells(source: IO[bytes]) -> Iterator[MergedCell]:
@@ -253,4 +253,4 @@ def _merged_cells(source: IO[bytes]) -> Iterator[MergedCell]:
         for match in _MERGED.finditer(block):
             left, top, right, bottom = (each.decode() for each in match.groups())
             yield merged_cell(column_index(left), int(top), column_index(right), int(bottom))
-        rest = block[-_LONGEST_MARK:]
+        rest = block[-_MAX_MARK_LENGTH:]

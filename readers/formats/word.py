@@ -26,7 +26,7 @@ _QUOTE = re.compile(r"quote", re.I)
 _CODE = re.compile(r"\bcode\b|html preformatted|source|listing", re.I)
 _SKIPPED_ELEMENTS = frozenset({"del", "moveFrom", "instrText", "rPr", "pPr", "Fallback", "txbxContent", "rt"})
 _CHARACTER_ELEMENTS = {"tab": "\t", "ptab": "\t", "br": "\n", "cr": "\n", "noBreakHyphen": "-"}
-_MOST_DEPTH = 60
+_MAX_DEPTH = 60
 
 
 def read(path: Path, media_type: str) -> Extracted:
@@ -237,7 +237,7 @@ class _WordDocument:
         return numbering.next(level), level
 
     def _inline(self, element: Element, depth: int) -> str:
-        if depth > _MOST_DEPTH:
+        if depth > _MAX_DEPTH:
             return ""
         return "".join(self._inline_part(child, depth + 1) for child in element)
 

@@ -34,11 +34,11 @@ from readers.formats.media_types import (
 from readers.formats.result import Extracted, ReaderError
 from readers.nested import memory
 
-DEEPEST = 4  # levels of nested files
-MOST_INNER = 1_000  # nested files in one file, at all depths
-MOST_INNER_BYTES = 200_000_000
-MOST_KEYS = 1_000  # key derivations for archive members; a whole protected file counts as `_KEYS_PER_FILE`
-MOST_DEFAULTS = 50
+MAX_DEPTH = 4  # levels of nested files
+MAX_INNER = 1_000  # nested files in one file, at all depths
+MAX_INNER_BYTES = 200_000_000
+MAX_KEYS = 1_000  # key derivations for archive members; a whole protected file counts as `_KEYS_PER_FILE`
+MAX_DEFAULTS = 50
 _KEYS_PER_FILE = 5
 
 _READERS = {
@@ -85,10 +85,10 @@ class RemainingWork:
     `defaults`: files that are tried with Excel's default password, each of which takes as long as a key.
     """
 
-    files: int = MOST_INNER
-    bytes: int = MOST_INNER_BYTES
-    keys: int = MOST_KEYS
-    defaults: int = MOST_DEFAULTS
+    files: int = MAX_INNER
+    bytes: int = MAX_INNER_BYTES
+    keys: int = MAX_KEYS
+    defaults: int = MAX_DEFAULTS
 
     def take(self, size: int) -> None:
         """Count one more file of this size. Raises `bomb` if a limit is exceeded."""
@@ -115,7 +115,7 @@ class NestedReader:
     def read(self, content: bytes, name: str) -> Extracted:
         """Return the text of a nested file. Raises `ReaderError`. The code `bomb` must fail the outer file, too."""
         self.left.take(len(content))
-        if self.depth >= DEEPEST:
+        if self.depth >= MAX_DEPTH:
             raise ReaderError("unsupported")
         with memory.as_file(content) as path:
             try:

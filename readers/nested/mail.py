@@ -15,7 +15,7 @@ from readers.nested.outlook import attachment
 from readers.text.html import html_to_markdown
 
 _HEADERS = ("From", "To", "Cc", "Date", "Subject")
-_DEEPEST = 10  # levels of messages attached to messages
+_MAX_DEPTH = 10  # levels of messages attached to messages
 _SEPARATOR = re.compile(
     rb"^From [^\r\n]*\r?\n(?=[!-9;-~]+:)", re.M
 )  # the line before each message in a mailbox (RFC 4155)
@@ -55,7 +55,7 @@ def _message_parts(message: EmailMessage, inner: NestedReader, left_out: Counter
 
 def _attachment(part: EmailMessage, inner: NestedReader, left_out: Counter[str], depth: int) -> Iterator[str]:
     name = part.get_filename() or part.get_content_type()
-    if part.get_content_type() == "message/rfc822" and depth < _DEEPEST:
+    if part.get_content_type() == "message/rfc822" and depth < _MAX_DEPTH:
         letter = part.get_payload()
         if isinstance(letter, list) and letter:
             yield f"\n\nAttachment {name}:\n\n"

@@ -34,9 +34,9 @@ _SHORT_NAME = "3704"
 _DATA = "3701"
 _SENT = b"\x40\x00\x39\x00"  # the time of sending, a property of fixed size
 _EPOCH = datetime(1601, 1, 1, tzinfo=UTC)
-_DEEPEST = 4  # nested messages
+_MAX_DEPTH = 4  # nested messages
 _PACKED = b"LZFu"
-_MOST_UNPACKED = 50_000_000  # bytes per body
+_MAX_UNPACKED = 50_000_000  # bytes per body
 # The initial dictionary of packed bodies (MS-OXRTFCP, section 2.1.3.1.5). The bodies do not contain it.
 _DICTIONARY = (
     b"{\\rtf1\\ansi\\mac\\deff0\\deftab720{\\fonttbl;}{\\f0\\fnil \\froman \\fswiss \\fmodern \\fscript \\fdecor "
@@ -111,7 +111,7 @@ def _message(message: _Storage, inner: NestedReader, left_out: Counter[str], dep
             yield f"{name}: {value}\n"
     yield "\n"
     yield from _body(message)
-    for each in message.attachments() if depth < _DEEPEST else ():
+    for each in message.attachments() if depth < _MAX_DEPTH else ():
         name = each.text(_NAME) or each.text(_SHORT_NAME) or "attachment"
         if (embedded := each.embedded()) is not None:
             yield f"\n\nAttachment {name}:\n\n"
@@ -153,7 +153,7 @@ def decompress_rtf(data: bytes) -> bytes:
         return data[16:]
     out = bytearray(_DICTIONARY)
     at = 16
-    while at < len(data) and len(out) < _MOST_UNPACKED:
+    while at < len(data) and len(out) < _MAX_UNPACKED:
         control = data[at]
         at += 1
         for bit in range(8):

@@ -40,10 +40,10 @@ _BLOCK_BYTES = 16
 _BLOCKS_PER_CALL = 1 << 16  # blocks encrypted in one call
 # Limits for deriving the keys of one file. Each allows about 10 s of work, so that a hostile file blocks no reader.
 # Office uses 100,000 rounds. LibreOffice uses 100,000 rounds for each part, or 3 rounds over 64 MiB for the whole file.
-_MOST_ROUNDS = 20_000_000
-_MOST_OFFICE_ROUNDS = 5_000_000
-_MOST_MEMORY = 256 * 1024  # KiB for one key
-_MOST_WORK = 8 * 1024 * 1024  # KiB times rounds, summed over all keys
+_MAX_ROUNDS = 20_000_000
+_MAX_OFFICE_ROUNDS = 5_000_000
+_MAX_MEMORY = 256 * 1024  # KiB for one key
+_MAX_WORK = 8 * 1024 * 1024  # KiB times rounds, summed over all keys
 _CHECKSUM_BYTES = 1_024  # leading bytes that a “1K” checksum of LibreOffice covers
 
 
@@ -93,7 +93,7 @@ def _decrypt_office(path: Path, password: str) -> bytes:
             document = msoffcrypto.OfficeFile(source)
             if not document.is_encrypted():
                 return path.read_bytes()
-            if getattr(document, "info", {}).get("spinValue", 0) > _MOST_OFFICE_ROUNDS:
+            if getattr(document, "info", {}).get("spinValue", 0) > _MAX_OFFICE_ROUNDS:
                 raise ReaderError("protected")
             document.load_key(password=password)
             document.decrypt(out)
@@ -277,9 +277,9 @@ def _require_bounded_work(locked: Iterable[Element]) -> None:
         else:
             memory, _, passes = _argon2_parameters(derivation)
             work += memory * passes
-            if memory > _MOST_MEMORY:
+            if memory > _MAX_MEMORY:
                 raise ReaderError("protected")
-    if rounds > _MOST_ROUNDS or work > _MOST_WORK:
+    if rounds > _MAX_ROUNDS or work > _MAX_WORK:
         raise ReaderError("protected")
 
 

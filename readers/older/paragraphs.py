@@ -38,7 +38,7 @@ _SCHEMES = (
     *("arabicParenBoth", "arabicPlain", "romanUcParenBoth", "romanUcParenR"),
 )
 _DEFAULT_SCHEME = "arabicPeriod"  # default scheme of numbered paragraphs
-_DEEPEST = 4  # the lowest level
+_MAX_DEPTH = 4  # the lowest level
 Value = TypeVar("Value")
 _CONTROL_CHARACTERS = str.maketrans({"\x0b": " ", "\x07": ""})  # a line break within a paragraph, and a bell
 
@@ -132,7 +132,7 @@ def _paragraph_runs(content: _ByteReader, length: int) -> Iterator[tuple[int, tu
         if masks & _TABS:
             content.skip(4 * content.next("H"))
         content.skip_fields(masks, 2, _FIELDS_AFTER_TABS)
-        yield end, (min(level, _DEEPEST), bullet if masks & _BULLET else None)
+        yield end, (min(level, _MAX_DEPTH), bullet if masks & _BULLET else None)
 
 
 def _character_runs(content: _ByteReader, length: int) -> Iterator[tuple[int, int]]:

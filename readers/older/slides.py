@@ -53,7 +53,7 @@ _BODIES = (1, 7, 8)
 _NOTES_TEXT = 2
 _ENCRYPTED = 0xF3D1C4DF  # token of an encrypted file
 _MAX_EDITS = 1_000  # saves of one file that are read
-_DEEPEST = 20  # levels of nested records
+_MAX_DEPTH = 20  # levels of nested records
 
 
 class Record(NamedTuple):
@@ -110,7 +110,7 @@ class Records:
                 yield from self._texts(self._inside(each), numbers, outline)
             elif each.kind == _GROUP and self._is_table(each):
                 yield SlideText(_TABLE_TEXT, self._table(each))
-            elif each.is_container and depth < _DEEPEST:
+            elif each.is_container and depth < _MAX_DEPTH:
                 own = self._find(each, *_SHAPE_NUMBERS_PATH) if each.kind == _SHAPE else ()
                 yield from self.texts(each, outline, depth + 1, next(map(self._bytes, own), b""))
 
@@ -225,7 +225,7 @@ class Deck(Records):
     def _pictures(self, record: Record, depth: int = 0) -> int:
         count = 0
         for each in self._inside(record):
-            if each.is_container and depth < _DEEPEST:
+            if each.is_container and depth < _MAX_DEPTH:
                 count += self._pictures(each, depth + 1)
             else:
                 count += each.kind == _SHAPE_KIND and each.instance == _PICTURE

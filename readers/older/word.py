@@ -43,7 +43,7 @@ _IS_DELETED = 1
 _IS_HIDDEN = 2
 _SIZES = (1, 1, 2, 4, 2, 2, 0, 3)  # bytes in a property's value, by kind; 0: the value begins with its size
 _LONG_PROPERTY = 0xD608  # this property has two bytes for its length
-_DEEPEST = 6
+_MAX_DEPTH = 6
 _CELL = "\x07"
 _FIELD = "\x13"
 _RESULT = "\x14"
@@ -186,7 +186,7 @@ class _DocDocument:
         label = self._lists.label(style.listed, style.depth) if style.listed else ""
         if style.level:
             number = f"{label} " if label not in ("", "-") else ""
-            return f"\n{'#' * min(style.level, _DEEPEST)} {number}{' '.join(text.split())}\n\n"
+            return f"\n{'#' * min(style.level, _MAX_DEPTH)} {number}{' '.join(text.split())}\n\n"
         return f"{label} {text}\n" if label else f"{text}\n\n"
 
     def _paragraphs(self, start: int, end: int) -> Iterator[tuple[str, _DocStyle, bool]]:

@@ -11,7 +11,7 @@ from itertools import accumulate, pairwise
 from typing import NamedTuple
 
 PAGE_SIZE = 10_000  # width and height of a page, in the units of `WordPlace`
-MOST_WORDS = 20_000  # per page
+MAX_WORDS = 20_000  # per page
 RECOGNISED = "[Recognised on a picture"  # how the text of a recognised page begins
 _WORD = re.compile(r"\S+")
 _MAX_GAP = 4  # times the height of a word; a word that is further away belongs to another column
@@ -67,7 +67,7 @@ def pack_places(places: Sequence[WordPlace]) -> bytes:
 
     Stores differences between numbers, which are small and often equal, so they compress well.
     """
-    stored = places[:MOST_WORDS]
+    stored = places[:MAX_WORDS]
     columns = (
         [place.left for place in stored],
         [place.top for place in stored],

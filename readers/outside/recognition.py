@@ -15,8 +15,8 @@ from readers.formats.result import clean_text
 from readers.outside import places, programs
 from readers.outside.places import PAGE_SIZE, WordPlace
 
-MOST_PAGES = 200  # per file
-_MOST_LANGUAGES = 4  # each language makes recognition slower
+MAX_PAGES = 200  # per file
+_MAX_LANGUAGES = 4  # each language makes recognition slower
 _ORIENTATION_DATA = "osd"  # the data with which Tesseract detects a rotated page
 _NOT_LANGUAGES = (_ORIENTATION_DATA, "equ")  # Tesseract lists these data files as languages
 # The values of `level` in Tesseract's table.
@@ -53,7 +53,7 @@ def available() -> bool:
 def languages() -> tuple[str, ...]:
     """Return the installed languages. Without Tesseract there are none."""
     return tuple(name for name in _list_languages(programs.find("tesseract")) if name not in _NOT_LANGUAGES)[
-        :_MOST_LANGUAGES
+        :_MAX_LANGUAGES
     ]
 
 

@@ -14,14 +14,14 @@ from readers.text.headings import PageLine
 
 _BOLD = 600  # font weight, from 100 to 900
 _BOLD_NAME = re.compile(rb"bold|black|heavy|(?:CM|SF)BX|medium|-Medi", re.I)
-_LONGEST_NAME = 80  # bytes of a font's name
-_LONGEST_HEADING = 500  # characters
+_MAX_NAME_LENGTH = 80  # bytes of a font's name
+_MAX_HEADING_LENGTH = 500  # characters
 _VOWELS = frozenset("aeiouy")
 _MIN_LETTER_SHARE = 0.6  # least share of letters and digits among the characters
 _MIN_VOWEL_SHARE = 0.2  # least share of vowels among Latin letters
 _FEW_LATIN_LETTERS = 5  # Latin letters; fewer need no vowels
 _LINE_ENDS = "\r\n"
-_MOST_BOXES = 5_000  # boxes on one page
+_MAX_BOXES = 5_000  # boxes on one page
 
 
 def lines(content: pypdfium2.PdfTextPage) -> tuple[list[PageLine], bool]:
@@ -37,7 +37,7 @@ def lines(content: pypdfium2.PdfTextPage) -> tuple[list[PageLine], bool]:
         shown = line.strip() if measured else ""
         first = start + len(line) - len(line.lstrip())
         # The first, last and middle letter: a line that is only partly bold is no heading.
-        letters = _sample_positions(shown) if len(line) < _LONGEST_HEADING else set()
+        letters = _sample_positions(shown) if len(line) < _MAX_HEADING_LENGTH else set()
         thirds = _indexes(content, {first + at for at in letters})
         ends = _indexes(content, {first, first + len(shown) - 1} if shown else ())
         boxes = {index: _box(content, index) for index in (*thirds, *ends)}
@@ -97,7 +97,7 @@ def rectangles(content: pypdfium2.PdfTextPage, first: int, count: int) -> list[B
     """Return the boxes of `count` characters from PDFium's index `first`, one for each line. A `count` of -1 is all."""
     left, top, right, bottom = (ctypes.c_double() for _ in range(4))
     rects = []
-    for number in range(min(raw.FPDFText_CountRects(content, first, count), _MOST_BOXES)):
+    for number in range(min(raw.FPDFText_CountRects(content, first, count), _MAX_BOXES)):
         raw.FPDFText_GetRect(content, number, left, top, right, bottom)
         rects.append(Box(left.value, bottom.value, right.value, top.value))
     return rects
@@ -128,6 +128,6 @@ def _bounding_box(parts: Sequence[Box]) -> Box | None:
 def _is_bold(content: Any, index: int) -> bool:
     if raw.FPDFText_GetFontWeight(content, index) >= _BOLD:
         return True
-    name = ctypes.create_string_buffer(_LONGEST_NAME)
-    raw.FPDFText_GetFontInfo(content, index, name, _LONGEST_NAME, ctypes.c_int())
+    name = ctypes.create_string_buffer(_MAX_NAME_LENGTH)
+    raw.FPDFText_GetFontInfo(content, index, name, _MAX_NAME_LENGTH, ctypes.c_int())
     return _BOLD_NAME.search(name.value) is not None

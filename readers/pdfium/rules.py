@@ -14,8 +14,8 @@ Point = tuple[float, float]
 
 _MAX_LINE_WIDTH = 3.0  # points; a shape of at most this height or width is a line
 _LINE_TOLERANCE = 0.5  # points by which a straight line may deviate
-_MOST_OBJECTS = 4_000  # objects on a page; a page with more is a drawing
-_MOST_SEGMENTS = 400  # segments in one path
+_MAX_OBJECTS = 4_000  # objects on a page; a page with more is a drawing
+_MAX_SEGMENTS = 400  # segments in one path
 _SCAN_SHARE = 0.7  # share of the page's area
 
 
@@ -24,7 +24,7 @@ def rules(page: pypdfium2.PdfPage) -> tuple[list[Rule], list[Rule]]:
     horizontal: list[Rule] = []
     vertical: list[Rule] = []
     count = raw.FPDFPage_CountObjects(page)
-    for number in range(count if count <= _MOST_OBJECTS else 0):
+    for number in range(count if count <= _MAX_OBJECTS else 0):
         item = raw.FPDFPage_GetObject(page, number)
         if raw.FPDFPageObj_GetType(item) == raw.FPDF_PAGEOBJ_PATH:
             for start, end in _strokes(item):
@@ -39,7 +39,7 @@ def rules(page: pypdfium2.PdfPage) -> tuple[list[Rule], list[Rule]]:
 def is_scan(page: pypdfium2.PdfPage) -> bool:
     """Return whether one picture covers the page. The text of such a page may come from another OCR program."""
     width, height = page.get_size()
-    for number in range(min(raw.FPDFPage_CountObjects(page), _MOST_OBJECTS)):
+    for number in range(min(raw.FPDFPage_CountObjects(page), _MAX_OBJECTS)):
         item = raw.FPDFPage_GetObject(page, number)
         if raw.FPDFPageObj_GetType(item) == raw.FPDF_PAGEOBJ_IMAGE:
             box = _bounds(item)
@@ -56,7 +56,7 @@ def _strokes(path: Any) -> Iterator[tuple[Point, Point]]:
     elif box.right - box.left <= _MAX_LINE_WIDTH:
         yield (center_x, box.bottom), (center_x, box.top)
     else:
-        yield from _segments(path, min(raw.FPDFPath_CountSegments(path), _MOST_SEGMENTS))
+        yield from _segments(path, min(raw.FPDFPath_CountSegments(path), _MAX_SEGMENTS))
 
 
 def _bounds(item: Any) -> Box:

@@ -173,7 +173,7 @@ def test_a_password_opens_what_is_attached_to_a_letter(read: Read) -> None:
 
 def test_of_more_protected_files_than_are_tried_the_others_stay_closed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tempfile, "TemporaryFile", tempfile.TemporaryFile)  # which a confined reader replaces
-    monkeypatch.setattr(dispatch, "_KEYS_PER_FILE", dispatch.MOST_KEYS)
+    monkeypatch.setattr(dispatch, "_KEYS_PER_FILE", dispatch.MAX_KEYS)
     with memory.as_file(secrets(inner=True)) as path:
         extracted = dispatch.read(path, "all.zip", password="tëst 1")
     assert closed_names(extracted) == ["c.xlsx", "e.docx", "a.txt"]

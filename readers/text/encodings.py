@@ -17,10 +17,10 @@ _BYTE_ORDER_MARKS = (
     (codecs.BOM_UTF16_BE, "utf-16"),
 )
 _CONTROLS = re.compile(rb"[\x00-\x08\x0e-\x1a\x1c-\x1f]")
-_MOST_CONTROLS = 0.01  # share of a text's bytes
-_MOST_NULS = 0.001  # share of a text's bytes; one NUL is always allowed, since some programs end a text with it
+_MAX_CONTROLS = 0.01  # share of a text's bytes
+_MAX_NULS = 0.001  # share of a text's bytes; one NUL is always allowed, since some programs end a text with it
 _SHORTEST = 8  # bytes; a shorter file with a control character is not taken for text
-_MOST_DAMAGE = 0.02  # share of the bytes above 127, for UTF-8 that was cut or joined in the wrong place
+_MAX_DAMAGE = 0.02  # share of the bytes above 127, for UTF-8 that was cut or joined in the wrong place
 _BLANKS = frozenset(b" \n\r\t")
 
 # Code pages by chardet's names, the most common first. The second group is from DOS and Macintosh. It differs from the
@@ -109,9 +109,9 @@ def is_text(head: bytes) -> bool:
     if _encoding_of_mark(head) or _detect_utf_16(head):
         return True
     controls = len(_CONTROLS.findall(head))
-    if controls == 1 and len(head) * _MOST_CONTROLS < 1:  # one in a short text
+    if controls == 1 and len(head) * _MAX_CONTROLS < 1:  # one in a short text
         return len(head) >= _SHORTEST and _is_utf_8(head)
-    return controls <= _MOST_CONTROLS * len(head) and head.count(0) <= 1 + _MOST_NULS * len(head)
+    return controls <= _MAX_CONTROLS * len(head) and head.count(0) <= 1 + _MAX_NULS * len(head)
 
 
 def _is_utf_8(head: bytes) -> bool:
@@ -155,7 +155,7 @@ def _detect_from_sample(sample: bytes) -> str:
         sample, compat_names=False, include_encodings=_CODE_PAGE_RANKS, no_match_encoding=_FALLBACK
     )
     high = sum(byte > 127 for byte in sample)
-    damaged = sample.decode("utf-8", "replace").count("\ufffd") <= _MOST_DAMAGE * high
+    damaged = sample.decode("utf-8", "replace").count("\ufffd") <= _MAX_DAMAGE * high
     if damaged and candidates[0]["confidence"] < _DECLARED_CONFIDENCE:
         return "utf-8"
 

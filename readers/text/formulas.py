@@ -10,7 +10,7 @@ from lxml import etree
 Element = Any  # lxml's own class for elements is private
 
 _LINE_END = r" \\ "
-_MOST_DEPTH = 60  # levels of nested parts; deeper parts are left out
+_MAX_DEPTH = 60  # levels of nested parts; deeper parts are left out
 _SYMBOLS = """
 α alpha  β beta  γ gamma  δ delta  ε epsilon  ζ zeta  η eta  θ theta  ι iota  κ kappa  λ lambda  μ mu  ν nu  ξ xi
 π pi  ρ rho  σ sigma  τ tau  υ upsilon  φ phi  χ chi  ψ psi  ω omega
@@ -38,7 +38,7 @@ _FENCES = {"{": r"\{", "}": r"\}", "‖": r"\|", "⌊": r"\lfloor", "⌋": r"\rf
 _FENCES |= {"⟨": r"\langle", "〈": r"\langle", "⟩": r"\rangle", "〉": r"\rangle", "": "."}
 
 
-_LONGEST_MATHML = 200_000  # characters of one formula
+_MAX_MATHML_LENGTH = 200_000  # characters of one formula
 _HTML_ENTITY = re.compile(r"&(?!(?:lt|gt|amp|quot|apos);)[a-zA-Z]\w{0,40};")  # entities that only HTML knows
 _STYLED = re.compile(r"\{\\(?:displaystyle|textstyle|scriptstyle)\b(.*)\}$", re.S)
 _WITHOUT_TEXT = frozenset(("mspace", "mphantom", "annotation", "annotation-xml", "none", "mprescripts"))
@@ -52,7 +52,7 @@ def mathml_to_latex(source: str) -> str:
 
     This is the LaTeX of its annotation if it has one, else its converted parts.
     """
-    if len(source) > _LONGEST_MATHML:
+    if len(source) > _MAX_MATHML_LENGTH:
         return ""
     plain = _HTML_ENTITY.sub(lambda match: escape(unescape(match[0])), source)
     reader = etree.XMLParser(recover=True, resolve_entities=False, no_network=True, load_dtd=False)
@@ -88,7 +88,7 @@ def omml_to_latex(element: Element) -> str:
 
 
 def _children_latex(element: Element | None, depth: int) -> str:
-    if element is None or depth > _MOST_DEPTH:
+    if element is None or depth > _MAX_DEPTH:
         return ""
     return "".join(_part(child, depth + 1) for child in element)
 
@@ -216,7 +216,7 @@ _RULES: dict[str, Callable[[Element, int], str]] = {
 
 def _row(element: Element | None, depth: int) -> str:
     """Return the LaTeX of all parts of a MathML element."""
-    if element is None or depth > _MOST_DEPTH:
+    if element is None or depth > _MAX_DEPTH:
         return ""
     return "".join(_mathml(child, depth + 1) for child in element if isinstance(child.tag, str))
 
@@ -257,7 +257,7 @@ def _letters(name: str, text: str) -> str:
 
 def _positional_mathml(name: str, element: Element, depth: int) -> str:
     """Return a MathML element in which the position of a part gives its role. Missing parts are empty."""
-    if depth > _MOST_DEPTH:
+    if depth > _MAX_DEPTH:
         return ""
     parts = [_mathml(child, depth + 1).strip() for child in element if isinstance(child.tag, str)]
     first, second, third = (*parts, "", "", "")[:3]

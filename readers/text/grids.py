@@ -18,11 +18,11 @@ from readers.text.tables import Cell, markdown
 SAME_POSITION = 3.0  # points; positions closer than this count as one
 _SHORTEST = 6.0  # points; a shorter ruled line borders no cell
 _NARROWEST = 5.0  # points; no letter fits between closer borders, such as those of a cell and of its shading
-MOST_RULES = 400  # ruled lines in one direction; a page with more is a drawing
-_MOST_PLACES = 3_000  # cells of one table
-_MOST_REPEATED = 2  # the Markdown of a table, which repeats merged cells, may have this many times its glyphs
+MAX_RULES = 400  # ruled lines in one direction; a page with more is a drawing
+_MAX_PLACES = 3_000  # cells of one table
+_MAX_REPEATED = 2  # the Markdown of a table, which repeats merged cells, may have this many times its glyphs
 _FEWEST = 2  # rows with text in several cells
-_MOST_DIVIDED = 4  # a grid in which borders divide one word in this many rows is no table
+_MAX_DIVIDED = 4  # a grid in which borders divide one word in this many rows is no table
 _MIN_FILLED = 0.25  # minimum share of cells with text; a diagram has less
 # Limits for a table without ruled lines. The first three are in heights of its lines.
 _MIN_GAP = 0.8  # between columns
@@ -30,7 +30,7 @@ _FARTHEST_ROW = 3  # distance from the previous row
 _WIDEST_CELL = 12  # average width; columns of a newspaper are wider
 _LEAST_FILLED = 0.7  # minimum share of cells with text
 _SHORTEST_CELL = 2  # average number of characters
-_LONGEST_CELL = 40  # average number of characters in a column
+_MAX_CELL_LENGTH = 40  # average number of characters in a column
 _NUMBER = re.compile(r"[^\w\s]*+\d[\d.,:/%\s]*+[^\w\s]*+\w{0,3}")
 _RIGHT_TO_LEFT = ("R", "AL")
 _FEWEST_ROWS = 3
@@ -86,7 +86,7 @@ class Grid(NamedTuple):
     def table(self, glyphs: Sequence[Glyph]) -> str:
         """Return the Markdown of the glyphs in the grid, or "" if the grid is no table."""
         filled, divided = self._filled(glyphs)
-        if divided * _MOST_DIVIDED > len(self.rows):
+        if divided * _MAX_DIVIDED > len(self.rows):
             return ""  # borders that divide words are those of a box around a text
         rows = [row for top in range(len(self.rows) - 1) for row in _split_row(filled, top)]
         if is_right_to_left("".join(glyph.text for glyph in glyphs)):
@@ -100,7 +100,7 @@ class Grid(NamedTuple):
         ):
             return ""
         written_characters = sum(len(cell.text) * cell.columns * cell.rows for row in rows for cell in row)
-        if written_characters <= _MOST_REPEATED * len(glyphs):
+        if written_characters <= _MAX_REPEATED * len(glyphs):
             return markdown(rows)
         # As a table, a form or a drawing would repeat the text of merged cells over and over. A table has more rows of
         # single cells than others, such as those with its title.
@@ -240,7 +240,7 @@ def _is_number_table(rows: Sequence[Sequence[Cell]]) -> bool:
     """Return whether the columns form a table: mostly full, with short cells, and at least one column of numbers."""
     columns = [[cell.text for cell in column if cell.text] for column in zip(*rows, strict=True)]
     full = sum(map(len, columns)) >= _LEAST_FILLED * len(rows) * len(columns)
-    short = all(sum(map(len, column)) <= _LONGEST_CELL * max(len(column), 1) for column in columns)
+    short = all(sum(map(len, column)) <= _MAX_CELL_LENGTH * max(len(column), 1) for column in columns)
     long_enough = sum(len(text) for column in columns for text in column) >= _SHORTEST_CELL * sum(map(len, columns))
     numbers = any(
         sum(bool(_NUMBER.fullmatch(text)) for text in column) > _LEAST_FILLED * len(column)
@@ -303,13 +303,13 @@ def ruled(level: Sequence[Rule], upright: Sequence[Rule]) -> Iterator[Grid]:
     """Yield a grid for each group of ruled lines that meet, if it has inner borders."""
     level = _join_touching_rules(level)
     upright = _join_touching_rules(upright)
-    if len(level) > MOST_RULES or len(upright) > MOST_RULES:
+    if len(level) > MAX_RULES or len(upright) > MAX_RULES:
         return
     for group in _groups(level, upright):
         flat, tall = (_merge_close_rules(rules) for rules in group)
         columns = _borders([rule.at for rule in tall], [end for rule in flat for end in (rule.start, rule.end)])
         rows = _borders([rule.at for rule in flat], [end for rule in tall for end in (rule.start, rule.end)])
-        if len(columns) > 2 and len(rows) > 2 and len(columns) * len(rows) <= _MOST_PLACES:
+        if len(columns) > 2 and len(rows) > 2 and len(columns) * len(rows) <= _MAX_PLACES:
             yield Grid(columns, rows, flat, tall)
 
 

@@ -10,10 +10,10 @@ from readers.text.grids import Box
 _HEADING_SIZE_FACTOR = 1.15  # times the size of the body text, above which a line is a heading
 _BOLD_HEADING_SIZE_FACTOR = 0.95  # times the size of the body text, which a bold heading has at least
 _SHORTEST = 2  # letters
-_LONGEST = 160  # letters
-_MOST_LINES = 4  # lines of one heading
-_MOST_HEADING_SHARE = 0.4  # share of a page's letters in headings; a page with more is a cover or a list
-_DEEPEST = 6  # levels of Markdown
+_MAX_LENGTH = 160  # letters
+_MAX_LINES = 4  # lines of one heading
+_MAX_HEADING_SHARE = 0.4  # share of a page's letters in headings; a page with more is a cover or a list
+_MAX_DEPTH = 6  # levels of Markdown
 _SENTENCE_END = re.compile(r"[,;]$|(?<=[^\W\d_]{3})\.$|\.{3}|(?:\. ){3}|^\W*$|^[\d\W]+$")
 _CAPTION = re.compile(r"(?:table|figure|fig|tabelle|abbildung|tableau|tabla|bảng|hình)\.? ?\d", re.I)
 
@@ -41,11 +41,11 @@ def mark_headings(pages: Sequence[Sequence[PageLine]], outline: Mapping[str, int
     sizes = sorted(
         {_size(line) for page in pages for line in page if line.size > size * _HEADING_SIZE_FACTOR}, reverse=True
     )
-    levels = {size: level for level, size in enumerate(sizes[: _DEEPEST - 1], 1)}
+    levels = {size: level for level, size in enumerate(sizes[: _MAX_DEPTH - 1], 1)}
     for page in pages:
         page_levels = [_level(line, size, levels, bold=bold) for line in page]
         share = sum(len(line.text) for line, level in zip(page, page_levels, strict=True) if level)
-        if share > _MOST_HEADING_SHARE * sum(len(line.text) for line in page):
+        if share > _MAX_HEADING_SHARE * sum(len(line.text) for line in page):
             page_levels = [0] * len(page)
         yield "\n".join(_lines(page, page_levels, outline))
 
@@ -69,15 +69,15 @@ def _level(line: PageLine, body: float, levels: Mapping[float, int], *, bold: bo
     text = line.text.strip()
     if (
         not line.size
-        or not _SHORTEST <= len(title_key(text)) <= _LONGEST
+        or not _SHORTEST <= len(title_key(text)) <= _MAX_LENGTH
         or _SENTENCE_END.search(text)
         or _CAPTION.match(text)
     ):
         return 0
     if line.size > body * _HEADING_SIZE_FACTOR:
-        return levels.get(_size(line), _DEEPEST)
+        return levels.get(_size(line), _MAX_DEPTH)
     if line.bold and not bold and line.size >= body * _BOLD_HEADING_SIZE_FACTOR:
-        return min(len(levels) + 1, _DEEPEST)
+        return min(len(levels) + 1, _MAX_DEPTH)
     return 0
 
 
@@ -86,11 +86,11 @@ def _lines(page: Sequence[PageLine], levels: Sequence[int], outline: Mapping[str
     at = 0
     while at < len(page):
         end = at + 1
-        while levels[at] and end < min(len(page), at + _MOST_LINES) and _continues(page, levels, at, end):
+        while levels[at] and end < min(len(page), at + _MAX_LINES) and _continues(page, levels, at, end):
             end += 1
         text = " ".join(line.text.strip() for line in page[at:end])
         level = outline.get(title_key(text), 0) or levels[at]
-        yield f"\n{'#' * min(level, _DEEPEST)} {' '.join(text.split())}\n" if level else page[at].text
+        yield f"\n{'#' * min(level, _MAX_DEPTH)} {' '.join(text.split())}\n" if level else page[at].text
         at = end if level else at + 1
 
 

@@ -71,9 +71,9 @@ _MARKUP = re.compile(r"<(?=[!?]|/?[a-zA-Z])")
 _TAG = re.compile(r"""<(/?)([^\s/>]++)((?:[^>=]++|=\s*+"[^"]*+"|=\s*+'[^']*+'|=)*+)>""")
 # The lookbehind lets a match start only where a name can begin, so that it is not tried from each letter of a name.
 _ATTRIBUTE = re.compile(r"""(?<![\w:-])([\w:-]++)\s*+=\s*+(?:"([^"]*+)"|'([^']*+)'|([^\s"'>]++))""")
-_LONGEST_ATTRIBUTES = 4_000  # characters of a tag; the attributes of a longer tag are ignored
-_DEEPEST = 40  # nested tables, quotations and links; a deeper one is read as plain content
-_LONGEST_CELL = 400  # characters of a cell in a table with headings or tables; a longer one means a layout table
+_MAX_ATTRIBUTES_LENGTH = 4_000  # characters of a tag; the attributes of a longer tag are ignored
+_MAX_DEPTH = 40  # nested tables, quotations and links; a deeper one is read as plain content
+_MAX_CELL_LENGTH = 400  # characters of a cell in a table with headings or tables; a longer one means a layout table
 _BLOCK_MARKS = re.compile(r"^#{1,6} |^\|(?: --- \|)+$|\|", re.M)
 # Attributes and style declarations that hide an element.
 _MAY_HIDE = re.compile(r"hidden|none|opacity|font-size", re.I)
@@ -87,7 +87,7 @@ _HIDING = re.compile(
 # Style sheets: a selector of one class or id.
 _BRACE = re.compile(r"[{};]")
 _CLASS_OR_ID = re.compile(r"(?:[a-z]{1,20})?([.#][\w-]{1,100})$", re.I)
-_MOST_HIDING = 10_000  # classes and ids that a page hides
+_MAX_HIDING = 10_000  # classes and ids that a page hides
 # Elements whose end tag may be missing: the starts that end them, and the elements that they are part of.
 _ENDED_BY = {
     "p": _BLOCKS,
@@ -261,7 +261,7 @@ class _HtmlScanner:
 
     def _collect_hiding_rules(self, styles: str) -> None:
         """Store the classes and ids that a style sheet hides. Other selectors are not understood."""
-        if len(self._hiding_rules) < _MOST_HIDING and _HIDING.search(styles):
+        if len(self._hiding_rules) < _MAX_HIDING and _HIDING.search(styles):
             for selectors, declarations in _rules(styles):
                 if _HIDING.search(declarations):
                     names = (_CLASS_OR_ID.match(each.strip()) for each in selectors.split(","))
@@ -408,7 +408,7 @@ class _DocumentScanner(_HtmlScanner):
             if tag in ("td", "th", "tr") and self._is_open("table"):
                 self._start_cell(tag, attributes)
                 return
-            if tag in self._framed and len(self._frames) < _DEEPEST:
+            if tag in self._framed and len(self._frames) < _MAX_DEPTH:
                 self._open(tag, attributes)
             if tag in ("ol", "ul"):
                 start = _attributes(attributes).get("start", "1") if tag == "ol" else ""
@@ -505,7 +505,7 @@ class _DocumentScanner(_HtmlScanner):
         texts = [cell.text for row in table.rows for cell in row if cell.text]
         if not table.is_layout:
             return markdown(table.rows)
-        if any(len(text) > _LONGEST_CELL for text in texts):
+        if any(len(text) > _MAX_CELL_LENGTH for text in texts):
             return "".join(f"{text}\n\n" for text in texts)
         flat = [[replace(cell, text=_BLOCK_MARKS.sub(" ", cell.text)) for cell in row] for row in table.rows]
         return markdown(flat)
@@ -539,7 +539,7 @@ def _rules(styles: str) -> Iterator[tuple[str, str]]:
 
 
 def _attributes(text: str) -> dict[str, str]:
-    if len(text) > _LONGEST_ATTRIBUTES:
+    if len(text) > _MAX_ATTRIBUTES_LENGTH:
         return {}
     return {
         name.lower(): _unescape(one or other or bare).strip() for name, one, other, bare in _ATTRIBUTE.findall(text)

@@ -59,8 +59,8 @@ BUILT_IN = {
     48: "##0.0E+0",
     49: "@",
 }
-_LONGEST = 1_000  # characters of a format; Excel allows 255
-_MOST_PLACES = 100  # digits behind the point
+_MAX_LENGTH = 1_000  # characters of a format; Excel allows 255
+_MAX_PLACES = 100  # digits behind the point
 _TOKEN = re.compile(
     r'"(?P<quoted>[^"]*+)"?|\\(?P<escaped>.?)|_(?P<width>.?)|\*(?P<fill>.?)|\[(?P<bracket>[^\]]*+)\]?'
     r"|(?P<general>General)|(?P<half>AM/PM|A/P|上午/下午)|(?P<power>E[+-])|(?P<digit>[0#?])"
@@ -76,7 +76,7 @@ _MONTHS = (
 )
 _DAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
 _LAST_DAY = 2_958_466  # the day after 9999-12-31
-_LONGEST_WHOLE = 21  # digits; a longer number is shown with a power of ten
+_MAX_WHOLE_LENGTH = 21  # digits; a longer number is shown with a power of ten
 _SMALLEST = Decimal("1e-9")  # a smaller number is shown with a power of ten
 _EXACT = Context(prec=400, rounding=ROUND_HALF_UP)
 _PRECISE = Context(prec=15, rounding=ROUND_HALF_UP)  # digits that Excel keeps
@@ -127,7 +127,7 @@ def format_number(value: float | str, code: str, *, since_1904: bool = False) ->
         return str(value)
     if not _WHOLE.match(str(number)):
         number = _PRECISE.plus(number)
-    sections = _sections(code[:_LONGEST])
+    sections = _sections(code[:_MAX_LENGTH])
     section, unsigned = _choose_section(sections, number)
     if section is None:
         return hidden_text(_general(number)) if number else ""
@@ -136,7 +136,7 @@ def format_number(value: float | str, code: str, *, since_1904: bool = False) ->
 
 def format_text(text: str, code: str) -> str:
     """Return a text as the last section of its format shows it. A text that the format hides is marked as hidden."""
-    sections = _sections(code[:_LONGEST])
+    sections = _sections(code[:_MAX_LENGTH])
     section = next((each for each in sections if each.has("@")), sections[3] if len(sections) > 3 else None)
     if section is None:
         return text
@@ -147,7 +147,7 @@ def format_text(text: str, code: str) -> str:
 
 def is_date(code: str) -> bool:
     """Return whether a format shows numbers as dates, times or durations."""
-    return any(section.has("clock", "half", "elapsed") for section in _sections(code[:_LONGEST])[:1])
+    return any(section.has("clock", "half", "elapsed") for section in _sections(code[:_MAX_LENGTH])[:1])
 
 
 @lru_cache(maxsize=1_000)
@@ -245,9 +245,9 @@ def _number(number: Decimal, section: _Section, *, unsigned: bool, since_1904: b
 
 
 def _general(number: Decimal) -> str:
-    if number == number.to_integral_value() and number.adjusted() < _LONGEST_WHOLE:
+    if number == number.to_integral_value() and number.adjusted() < _MAX_WHOLE_LENGTH:
         return f"{number:f}".partition(".")[0] if number else "0"
-    if number.adjusted() < _LONGEST_WHOLE and abs(number) >= _SMALLEST:
+    if number.adjusted() < _MAX_WHOLE_LENGTH and abs(number) >= _SMALLEST:
         return f"{number:f}".rstrip("0")
     mantissa, _, power = f"{number.normalize():E}".partition("E")
     return f"{mantissa}E{power[:1]}{power[1:].zfill(2)}"
@@ -269,7 +269,7 @@ def _digits(number: Decimal, tokens: Sequence[_Token]) -> str:
 
 
 def _rounded(number: Decimal, places: int) -> Decimal:
-    return number.quantize(Decimal(1).scaleb(-min(places, _MOST_PLACES)), context=_EXACT)
+    return number.quantize(Decimal(1).scaleb(-min(places, _MAX_PLACES)), context=_EXACT)
 
 
 def _integer_part(digits: str, tokens: Sequence[_Token], *, grouped: bool) -> str:

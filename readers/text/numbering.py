@@ -15,7 +15,7 @@ _ROMAN = (
     *((10, "x"), (9, "ix"), (5, "v"), (4, "iv"), (1, "i")),
 )
 _SLIDE_FORMATS = {"alpha": "Letter", "roman": "Roman"}  # number formats, by the beginning of a slide's scheme
-_LARGEST_NUMBER = 100_000  # larger numbers are written as decimals
+_MAX_NUMBER = 100_000  # larger numbers are written as decimals
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +92,7 @@ class SlideNumbering:
 
 def format_count(number: int, form: str) -> str:
     """Return a number in a format of WordprocessingML."""
-    if not 0 < number < _LARGEST_NUMBER:
+    if not 0 < number < _MAX_NUMBER:
         return str(number)
     match form:
         case "lowerLetter" | "upperLetter":

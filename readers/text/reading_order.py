@@ -7,7 +7,7 @@ from readers.text.headings import PageLine
 
 _GAP = 3  # times the height of a line
 _FEWEST = 2  # lines that move together
-_MOST_GAPS = 20  # per page
+_MAX_GAPS = 20  # per page
 
 
 def move_into_gaps(lines: Sequence[PageLine]) -> list[PageLine]:
@@ -19,7 +19,7 @@ def move_into_gaps(lines: Sequence[PageLine]) -> list[PageLine]:
     ordered = list(lines)
     gaps = 0
     at = 0
-    while at + 1 < len(ordered) and gaps < _MOST_GAPS:
+    while at + 1 < len(ordered) and gaps < _MAX_GAPS:
         upper, lower = ordered[at], ordered[at + 1]
         at += 1
         if not (upper.box and lower.box) or upper.box.bottom - lower.box.top <= _GAP * (

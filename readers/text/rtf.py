@@ -18,7 +18,7 @@ _TOKEN = re.compile(
     re.DOTALL,
 )
 _BULLET = re.compile(r"^\s*[·•–▪◦§\ufffd\uf0a7\uf0b7]\t")
-_DEEPEST = 500  # nested groups
+_MAX_DEPTH = 500  # nested groups
 _CHARSETS = {
     128: "cp932",
     129: "cp949",
@@ -165,7 +165,7 @@ class _RtfScanner:
             self._write(_ESCAPED.get(token["sign"], ""))
 
     def _open(self) -> None:
-        if len(self.groups) < _DEEPEST:
+        if len(self.groups) < _MAX_DEPTH:
             self.groups.append(self.group)
             self.group = replace(self.group)
         self.starred = False

@@ -10,7 +10,7 @@ from readers.text.headings import PageLine, body
 _EDGE_LINES = 3  # lines at the top and at the bottom of a page
 _MIN_PAGES = 3
 _TITLE_SIZE_FACTOR = 1.1  # times the body size; a larger line is a title, which may repeat
-_LONGEST = 60  # characters of a line with a page number
+_MAX_LENGTH = 60  # characters of a line with a page number
 _NUMBER = re.compile(r"\d{1,5}")
 
 
@@ -51,5 +51,5 @@ def _keys(text: str, page: int) -> Iterator[str]:
     line = " ".join(text.split())
     if line:
         yield line
-        for number in _NUMBER.finditer(line) if len(line) <= _LONGEST else ():
+        for number in _NUMBER.finditer(line) if len(line) <= _MAX_LENGTH else ():
             yield f"{line[: number.start()]}\0{int(number[0]) - page}{line[number.end() :]}"

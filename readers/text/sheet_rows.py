@@ -8,9 +8,9 @@ from typing import NamedTuple
 
 from readers.text import hidden
 
-_MOST_BLANK = 1_000  # rows; one line with the number of rows replaces a longer gap
-_MOST_BLANK_CELLS = 200  # likewise within a row
-MOST_MERGED = 5_000  # merged cells per sheet
+_MAX_BLANK = 1_000  # rows; one line with the number of rows replaces a longer gap
+_MAX_BLANK_CELLS = 200  # likewise within a row
+MAX_MERGED = 5_000  # merged cells per sheet
 _WIDEST = 200  # columns in which the text of a merged cell is repeated
 _HIGHEST = 1_000  # rows in which it is repeated
 _REPEATED = 80  # characters; a longer text is not repeated
@@ -60,7 +60,7 @@ class SheetText:
         self._is_hidden = is_hidden
         self._heading = f"# {name}{f' {hidden.SHEET}' if is_hidden else ''}\n"
         self._merged: dict[int, list[MergedCell]] = {}
-        for _, each in zip(range(MOST_MERGED), merged, strict=False):
+        for _, each in zip(range(MAX_MERGED), merged, strict=False):
             self._merged.setdefault(each.top, []).append(each)
         self._reaching: list[tuple[MergedCell, str]] = []
         self._marked: set[int] = set()  # hidden columns whose first cell is marked
@@ -84,7 +84,7 @@ class SheetText:
                     last = number
             if line := self._line(row):
                 blank = max(row.number - last - 1, 0)
-                yield "\n" * blank if blank <= _MOST_BLANK or not last else f"[{blank} blank rows]\n"
+                yield "\n" * blank if blank <= _MAX_BLANK or not last else f"[{blank} blank rows]\n"
                 yield line
                 last = row.number
         yield from extras
@@ -103,7 +103,7 @@ class SheetText:
         end = 0
         for column in sorted(column for column, text in cells.items() if text):
             gap = column - end
-            parts += [""] * gap if gap <= _MOST_BLANK_CELLS else [f"[{gap} blank cells]"]
+            parts += [""] * gap if gap <= _MAX_BLANK_CELLS else [f"[{gap} blank cells]"]
             text = cells[column]
             self._left_out[hidden.HIDDEN_KEY] += text.startswith(hidden.START)  # a format hides it
             if column in self.hidden_columns and column not in self._marked:

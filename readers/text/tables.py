@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 _REPEATED = 80  # characters; a longer text appears only in the first place of a merged cell
-_MOST_COLUMNS = 100  # columns of one cell and of one row; a file may claim millions
+_MAX_COLUMNS = 100  # columns of one cell and of one row; a file may claim millions
 
 
 @dataclass(slots=True)
@@ -23,7 +23,7 @@ def markdown(rows: Iterable[Sequence[Cell]]) -> str:
     A table with one column is merely a frame around text, so its lines are returned as they are.
     """
     grid = [row for row in _grid(rows) if any(row)]
-    width = min(max(map(len, grid), default=0), _MOST_COLUMNS)
+    width = min(max(map(len, grid), default=0), _MAX_COLUMNS)
     if width == 1:
         return "".join(f"{row[0]}\n" for row in grid)
     filled = ((*row, *[""] * (width - len(row))) for row in grid)
@@ -43,9 +43,9 @@ def _grid(rows: Iterable[Sequence[Cell]]) -> list[list[str]]:
             at = len(places)
             above = grid[-1][at] if grid and at < len(grid[-1]) else ""
             text = _repeated_text(above) if cell.continues else cell.text.strip()
-            columns = max(1, min(cell.columns, _MOST_COLUMNS))
+            columns = max(1, min(cell.columns, _MAX_COLUMNS))
             places += [text, *[_repeated_text(text)] * (columns - 1)]
-            if cell.rows > 1 and len(places) <= _MOST_COLUMNS:
+            if cell.rows > 1 and len(places) <= _MAX_COLUMNS:
                 reaching |= dict.fromkeys(range(at, at + columns), (_repeated_text(text), cell.rows - 1))
         _fill_from_above(places, reaching)
         grid.append(places)

@@ -13,7 +13,7 @@ from pathlib import Path
 from markdown_it import MarkdownIt
 
 ROOT = Path(__file__).resolve().parents[2]
-LONGEST_SENTENCE = 35  # words
+MAX_SENTENCE_LENGTH = 35  # words
 HARDEST_GRADE = 9.0
 PROSE = MarkdownIt("commonmark").enable("table")
 SENTENCE = re.compile(r"(?<=[.!?])[”’)]*\s+(?=[\"“A-Z0-9@/`])")
@@ -25,7 +25,7 @@ SOUNDED = re.compile(r"(?:[td]ed|[scxz]es|ges|shes|ches)$")  # “wanted”, “
 
 @dataclass(frozen=True, slots=True)
 class PageGrade:
-    """How easy a page is to read: its grade, and its sentences over `LONGEST_SENTENCE`."""
+    """How easy a page is to read: its grade, and its sentences over `MAX_SENTENCE_LENGTH`."""
 
     page: Path
     grade: float
@@ -51,7 +51,7 @@ def read(page: Path) -> PageGrade:
     grade = 0.0
     if words:
         grade = 0.39 * len(words) / len(sentences) + 11.8 * sum(map(syllables, words)) / len(words) - 15.59
-    return PageGrade(page, grade, tuple(" ".join(each) for each in sentences if len(each) > LONGEST_SENTENCE))
+    return PageGrade(page, grade, tuple(" ".join(each) for each in sentences if len(each) > MAX_SENTENCE_LENGTH))
 
 
 def sentences_of(markdown: str) -> list[str]:

@@ -13,10 +13,10 @@ from scripts.screenshots.texts import sections
 
 NAME = "question-plan-answer"
 FRAME = 0.1  # seconds
-LONGEST_FRAME = 0.25  # of the answer, on a busy machine
+MAX_FRAME_LENGTH = 0.25  # of the answer, on a busy machine
 QUALITY = 80
 QUESTION = 4  # of the questions about the case
-MOST_FRAMES = 300  # of the answer
+MAX_FRAMES = 300  # of the answer
 TOKEN = 0.06  # seconds between the pieces of the answer
 
 
@@ -61,9 +61,9 @@ def record(visitor: Visitor, office: Office, project: str) -> None:
     film.shoot(1.6)
     page.get_by_role("button", name="Send").click()
     shot_at = time.monotonic()
-    for _ in range(MOST_FRAMES):
+    for _ in range(MAX_FRAMES):
         before, shot_at = shot_at, time.monotonic()
-        film.shoot(min(max(shot_at - before, FRAME), LONGEST_FRAME))
+        film.shoot(min(max(shot_at - before, FRAME), MAX_FRAME_LENGTH))
         if page.locator("article.answer[data-status=done]").count():
             break
     page.wait_for_load_state("networkidle")

@@ -221,7 +221,7 @@ def test_a_table_gives_no_more_than_its_giver_has(client: Client, staff: User, s
 def test_the_list_counts_no_further_than_it_must(
     admin_client: Client, monkeypatch: pytest.MonkeyPatch, django_assert_max_num_queries: Callable[[int], Any]
 ) -> None:
-    monkeypatch.setattr("core.admin.MOST_COUNTED", 3)
+    monkeypatch.setattr("core.admin.MAX_COUNTED", 3)
     User.objects.bulk_create([User(username=f"p{number}", password="!") for number in range(5)])
     with django_assert_max_num_queries(11):
         page = admin_client.get(LIST)

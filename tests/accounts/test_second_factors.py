@@ -438,11 +438,11 @@ def test_many_passkeys_are_too_many(olga: User) -> None:
     here, _ = sign_in(olga)
     challenge = here.get(PASSKEYS, headers=SCRIPT, secure=True).json()["creation_options"]["publicKey"]["challenge"]
     passkey = with_passkey(olga)
-    for _ in range(services.MOST_PASSKEYS - 1):
+    for _ in range(services.MAX_PASSKEYS - 1):
         with_passkey(olga)
     answer = here.post(PASSKEYS, {"credential": passkey.create(challenge)}, secure=True)
     assert answer.status_code == 409 and "You have 20 passkeys" in answer.content.decode()
-    assert len(services.factors_of(olga)) == services.MOST_PASSKEYS
+    assert len(services.factors_of(olga)) == services.MAX_PASSKEYS
 
 
 def test_with_redis_away_factors_are_set_up_and_sign_in(olga: User, settings: Settings) -> None:

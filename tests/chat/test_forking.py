@@ -133,7 +133,7 @@ def test_deleted_files_stay_named_and_bounds_hold(person: Person, monkeypatch: p
     copy = fork_conversation(user=person.user, message=message_at(source, 0))
     assert [each.name for each in rows_of(copy)[0].attachments.all()] == ["gone.pdf"]
     assert not File.objects.filter(owner=person.user).exists()
-    monkeypatch.setattr(forking, "MOST_MESSAGES", 3)
+    monkeypatch.setattr(forking, "MAX_MESSAGES", 3)
     assert fork_conversation(user=person.user, message=message_at(source, 2)).leaf_id is not None
     with pytest.raises(ProductError) as caught:
         fork_conversation(user=person.user, message=message_at(source, 3))

@@ -6,7 +6,7 @@ from uuid import uuid4
 import pytest
 
 from accounts.models import User
-from chat.conversations.services import MOST_CHOSEN, chosen_conversations
+from chat.conversations.services import MAX_CHOSEN, chosen_conversations
 from chat.lab.models import Replay
 from chat.lab.services import check_replay
 from chat.models import Conversation
@@ -30,9 +30,9 @@ def code(act: Callable[[], object]) -> str:
 
 
 def test_conversations_that_are_changed_at_once(olga: User) -> None:
-    rows = Conversation.objects.bulk_create(Conversation(owner=olga) for _ in range(MOST_CHOSEN))
+    rows = Conversation.objects.bulk_create(Conversation(owner=olga) for _ in range(MAX_CHOSEN))
     ids = [row.pk for row in rows]
-    assert len(chosen_conversations(olga, ids)) == MOST_CHOSEN
+    assert len(chosen_conversations(olga, ids)) == MAX_CHOSEN
     assert code(lambda: chosen_conversations(olga, [*ids, uuid4()])) == "too_many_chosen"
 
 
@@ -45,7 +45,7 @@ def test_models_that_answer_side_by_side(olga: User) -> None:
 
 @pytest.mark.parametrize(
     ("asks", "most", "refused"),
-    [(True, Replay.MOST_ASKED, "too_many_to_ask"), (False, Replay.MOST, "bad_number_of_turns")],
+    [(True, Replay.MAX_ASKED, "too_many_to_ask"), (False, Replay.MAX_COUNT, "bad_number_of_turns")],
 )
 def test_turns_of_a_replay(olga: User, asks: bool, most: int, refused: str) -> None:
     assert code(lambda: check_replay(user=olga, job=Replay(asks=asks, most=most + 1))) == refused

@@ -18,7 +18,7 @@ from accounts.models import User
 from accounts.services import create_token
 from chat.background.tasks import forget_requests
 from chat.models import Conversation
-from chat.openai_api.embedding import MOST_WAITING, PersonalCalls
+from chat.openai_api.embedding import MAX_WAITING, PersonalCalls
 from core.errors import ProductError
 from files.models import File
 from llm.models import Model
@@ -283,7 +283,7 @@ async def test_a_person_embeds_one_call_at_a_time_and_few_of_theirs_wait() -> No
             order.append(f"{name} ended")
 
     async with asyncio.TaskGroup() as group:
-        for number in range(1 + MOST_WAITING):
+        for number in range(1 + MAX_WAITING):
             group.create_task(call(alice, f"{number}"))
         await asyncio.sleep(0)
         group.create_task(call(bob, "bob"))
@@ -294,4 +294,4 @@ async def test_a_person_embeds_one_call_at_a_time_and_few_of_theirs_wait() -> No
         assert (refused.value.code, refused.value.status) == ("too_many_embeddings", 429)
         go_on.set()
     of_alice = [name for name in order if "bob" not in name]
-    assert of_alice == [name for number in range(1 + MOST_WAITING) for name in (f"{number}", f"{number} ended")]
+    assert of_alice == [name for number in range(1 + MAX_WAITING) for name in (f"{number}", f"{number} ended")]

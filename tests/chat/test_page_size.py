@@ -17,7 +17,7 @@ from tests.chat.conversations import past
 pytestmark = pytest.mark.django_db
 
 LARGE = "&" * 390_000  # nearly 2 MB of HTML
-MOST = MAX_HTML + 500_000  # with what stands around the messages
+MAX_COUNT = MAX_HTML + 500_000  # with what stands around the messages
 PAIRS = 6
 
 
@@ -46,7 +46,7 @@ def page(client: Client, path: str, **options: Any) -> str:
     answer = client.get(path, **options)
     assert answer.status_code == 200, path
     html = answer.content
-    assert len(html) <= MOST, path
+    assert len(html) <= MAX_COUNT, path
     return html.decode()
 
 

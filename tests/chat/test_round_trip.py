@@ -393,7 +393,7 @@ def test_older_reports_come_as_numbers(
 ) -> None:
     furnish(olga, model)
     newest = Turn.objects.filter(owner=olga).latest("pk")
-    monkeypatch.setattr("chat.conversations.export.MOST_WHOLE", len(json.dumps(newest.report)) + 100)
+    monkeypatch.setattr("chat.conversations.export.MAX_WHOLE", len(json.dumps(newest.report)) + 100)
     job = upload(b"".join(_zip(olga)))
     assert why(job, "The fee") == "Older context reports that came as numbers only: 2."
     assert [bool(turn.report) for turn in Turn.objects.filter(owner=ivan).order_by("pk")] == [False, False, True]

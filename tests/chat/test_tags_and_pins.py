@@ -68,7 +68,7 @@ def test_tags_are_words_of_ones_own_and_gone_when_nothing_has_them(person: Perso
 def test_what_cannot_be_tagged_or_pinned_is_refused(person: Person, fields: dict[str, object], code: str) -> None:
     (place,) = create_conversations(person, "Place")
     row = Conversation.objects.create(owner=person.user)
-    row.tags.set(Tag.objects.bulk_create(Tag(owner=person.user, name=f"t{number}") for number in range(Tag.MOST)))
+    row.tags.set(Tag.objects.bulk_create(Tag(owner=person.user, name=f"t{number}") for number in range(Tag.MAX_COUNT)))
     Conversation.objects.bulk_create(Conversation(owner=person.user, pinned=timezone.now()) for _ in range(30))
     refused = person.caller.http.patch(f"conversations/{place}/", json=fields)
     assert (refused.status_code, refused.json()["code"]) == (400, code)

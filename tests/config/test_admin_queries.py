@@ -27,7 +27,7 @@ from projects.planner.services import create as create_task
 
 pytestmark = pytest.mark.django_db
 MANY = 55  # more than a list has on a page
-MOST_BYTES = 152_000  # of a page, before it is compressed
+MAX_BYTES = 152_000  # of a page, before it is compressed
 WITHOUT = {"webaccess"}  # has one row, and its list leads there
 
 
@@ -117,4 +117,4 @@ def test_full_lists_cost_no_more_queries_and_no_page_is_too_large(admin_client: 
     many = counted(admin_client)
     assert {url: (few[url][0], many[url][0]) for url in few if many[url][0] != few[url][0]} == {}
     assert len(few) >= 100
-    assert {url: size for url, (_, size) in many.items() if size > MOST_BYTES} == {}
+    assert {url: size for url, (_, size) in many.items() if size > MAX_BYTES} == {}

@@ -25,7 +25,7 @@ from tests.product import ROOT, Product, until
 
 pytestmark = pytest.mark.product
 
-MOST = 150_000_000  # bytes by which a process may grow
+MAX_COUNT = 150_000_000  # bytes by which a process may grow
 BODY = 7_800_000  # bytes, somewhat less than a request may have
 RETURNED = 1.3  # of its memory before, a process may have after a job
 # Short words are many for their bytes, and one character outside of the basic plane makes each take four bytes.
@@ -126,7 +126,7 @@ def send(http: httpx.Client, gauge: Gauge, method: str, url: str, body: bytes) -
     """Return a line for each process that grew by more than it may."""
     gauge.begin()
     http.request(method, url, content=body)
-    wrong = [f"{name} by {size // 1_000_000} MB" for name, size in gauge.growth().items() if size > MOST]
+    wrong = [f"{name} by {size // 1_000_000} MB" for name, size in gauge.growth().items() if size > MAX_COUNT]
     return [f"{method} {url}, {body[:30]!r}: {each}" for each in wrong]
 
 

@@ -12,7 +12,7 @@ from django.utils.translation import deactivate, override
 from accounts.models import User
 from accounts.models.webhook import Webhook
 from chat.models import SummaryJob
-from core.errors import LONGEST_DETAIL, NotFound, ProductError
+from core.errors import MAX_DETAIL_LENGTH, NotFound, ProductError
 from core.sentences import NO_SENTENCE, Sentence
 from files.models import File
 from scripts.messages import APPS, KEYWORDS
@@ -84,7 +84,7 @@ def test_braces_in_a_value_stay_and_doubled_ones_of_a_template_are_one() -> None
 
 def test_a_long_value_is_shortened_and_the_words_around_it_stay() -> None:
     error = ProductError("file_failed", Sentence(MANY, name="x" * 1_000_000, error=EMPTY))
-    assert len(error.detail) <= LONGEST_DETAIL
+    assert len(error.detail) <= MAX_DETAIL_LENGTH
     assert error.detail.startswith("“xxx") and "…" in error.detail
     assert error.detail.endswith("” could not be read: There is nothing in it. Remove it from the message.")
 

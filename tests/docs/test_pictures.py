@@ -15,7 +15,7 @@ from tests.docs.files import DOCS, markdown
 from tests.product import ROOT
 
 PICTURES = DOCS / "pictures"
-MOST_BYTES, MOST_BYTES_OF_ONE = 6_000_000, 1_500_000
+MAX_BYTES, MAX_BYTES_OF_ONE = 6_000_000, 1_500_000
 SOURCE = re.compile(r'<img src="([^"]*)"')
 
 
@@ -48,7 +48,7 @@ def test_each_picture_is_described_in_words(file: Path) -> None:
 
 def test_pictures_are_small() -> None:
     sizes = [file.stat().st_size for file in PICTURES.iterdir()]
-    assert (sum(sizes) <= MOST_BYTES, max(sizes) <= MOST_BYTES_OF_ONE) == (True, True)
+    assert (sum(sizes) <= MAX_BYTES, max(sizes) <= MAX_BYTES_OF_ONE) == (True, True)
 
 
 def test_the_film_moves() -> None:

@@ -11,7 +11,7 @@ from playwright.sync_api import Locator, Page
 from tests.product import until
 
 EVERY = 0.05  # seconds between two changes, and between two looks of the page
-MOST = 2_000  # changes, so that a test that hangs ends
+MAX_COUNT = 2_000  # changes, so that a test that hangs ends
 WATCH = """([every, most]) => {
   window.looks = 0;
   const timer = setInterval(() => {
@@ -31,7 +31,7 @@ class Updates:
     ended: Event = field(default_factory=Event)
 
     def make(self, change: Callable[[int], object]) -> None:
-        for number in range(MOST):
+        for number in range(MAX_COUNT):
             if self.ended.wait(EVERY):
                 return
             change(number)
@@ -57,7 +57,7 @@ def updates(page: Page, look: str, change: Callable[[int], object]) -> Iterator[
     """`look`: a statement of JavaScript that has the page ask; `change(n)` makes the n-th change, on its own thread."""
     changes = Updates(page)
     with ThreadPoolExecutor(1) as pool:
-        page.evaluate(WATCH.replace("LOOK", look), [EVERY * 1_000, MOST])
+        page.evaluate(WATCH.replace("LOOK", look), [EVERY * 1_000, MAX_COUNT])
         work: Future[None] = pool.submit(changes.make, change)
         try:
             yield changes

@@ -17,8 +17,8 @@ pytestmark = [pytest.mark.browser, pytest.mark.product]
 
 MESSAGES = 200
 MODELS = 300
-MOST_REQUESTS = 16  # the page, its stylesheet, font, icons, htmx, and a request for each module of its scripts
-MOST_BYTES = 150_000  # compressed, with headers
+MAX_REQUESTS = 16  # the page, its stylesheet, font, icons, htmx, and a request for each module of its scripts
+MAX_BYTES = 150_000  # compressed, with headers
 NEWS_TAKE = 2_000  # ms; a page that has missed something asks for it a second after it was opened
 
 
@@ -116,8 +116,8 @@ def test_a_first_look_at_a_long_conversation_takes_few_requests_and_little(
     new = visit()  # with nothing in its cache
     new.context.add_cookies(cookies)  # type: ignore[arg-type]  # as they were given
     fetched = opened(new.page, new.product.url + long)
-    assert fetched.bytes <= MOST_BYTES, str(fetched)
-    assert len(fetched.urls) <= MOST_REQUESTS, str(fetched)
+    assert fetched.bytes <= MAX_BYTES, str(fetched)
+    assert len(fetched.urls) <= MAX_REQUESTS, str(fetched)
     # Those that the page did not bring along can be chosen all the same.
     choose_models(new.page, many_models[0], many_models[-1])
     expect(new.page.locator(".who-opener")).to_contain_text(f"{many_models[0]} and 1 more")

@@ -10,7 +10,7 @@ from tests.llm.raw_server import RawServer, answer
 
 NOT_ORDERED = "The re-ranker “Ours” failed (“"
 KEY = "key-of-the-re-ranker"
-LONGEST = 512  # words of a text with its query
+MAX_LENGTH = 512  # words of a text with its query
 BATCH = 32
 COHERE = {"model", "query", "documents", "top_n", "max_tokens_per_doc", "priority", "relevant_spans"}  # of its SDK 7.3
 JINAS_MODEL, JINAS_LONGEST = "jina-reranker-v3", 512  # words here; of the real one, tokens
@@ -73,8 +73,8 @@ class ScriptedReranker(RawServer):
             message = f"batch size {len(body['texts'])} > maximum allowed batch size {BATCH}"
             return _json({"error": message, "error_type": "Validation"}, "422 Unprocessable Entity")
         words = max(len(f"{body['query']} {text}".split()) for text in body["texts"])
-        if words >= LONGEST and not body.get("truncate"):
-            message = f"Input validation error: `inputs` must have less than {LONGEST} tokens. Given: {words}"
+        if words >= MAX_LENGTH and not body.get("truncate"):
+            message = f"Input validation error: `inputs` must have less than {MAX_LENGTH} tokens. Given: {words}"
             return _json({"error": message, "error_type": "Validation"}, "413 Payload Too Large")
         return None
 

@@ -57,14 +57,14 @@ def test_no_batch_of_the_bundled_embedder_is_padded_over_its_bound() -> None:
     batches = list(embedders.split_batches(order, texts))
     assert [at for batch in batches for at in batch] == order
     for batch in batches:
-        longest = min(embedders.LONGEST_TEXT, max(len(texts[at]) for at in batch))
+        longest = min(embedders.MAX_TEXT_LENGTH, max(len(texts[at]) for at in batch))
         assert len(batch) == 1 or len(batch) * longest <= embedders.BATCH_CHARACTERS
         assert len(batch) <= embedders.BUNDLED_BATCH
 
 
 def test_the_bundled_embedder_reads_the_beginning_of_a_text_of_megabytes() -> None:
     start = "The dog barks at the moon. " * 3_000
-    short, long = vectors_of(Embedder(), start[: embedders.LONGEST_TEXT], start + "tax " * 1_000_000)
+    short, long = vectors_of(Embedder(), start[: embedders.MAX_TEXT_LENGTH], start + "tax " * 1_000_000)
     assert long == pytest.approx(short, abs=1e-5)
 
 

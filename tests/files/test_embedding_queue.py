@@ -90,7 +90,7 @@ def test_a_worker_that_does_not_answer_is_away_and_a_later_one_does_not_do_that_
 
 def test_more_than_may_wait_are_refused() -> None:
     unserved()
-    streams().rpush(embedding_queue.TEXT_QUEUE, *map(str, range(embedding_queue.MOST_WAITING)))
+    streams().rpush(embedding_queue.TEXT_QUEUE, *map(str, range(embedding_queue.MAX_WAITING)))
     with pytest.raises(EmbedderUnavailable, match="embedder_busy"):
         request_vectors(TEXTS, search=False, timeout=WAIT)
     streams().delete(embedding_queue.TEXT_QUEUE)

@@ -384,7 +384,7 @@ def test_what_the_best_chunks_say_besides_is_asked_for_as_well(owner: User, monk
     file = indexed(owner, [*others, *both, alone])
     monkeypatch.setattr(feedback, "LANGUAGE", file.language)
     monkeypatch.setattr(feedback, "MIN_CHUNKS", 100)
-    monkeypatch.setattr(feedback, "MOST_CHUNKS", 200)
+    monkeypatch.setattr(feedback, "MAX_CHUNKS", 200)
     counts = {hit.chunk: 1.0 for hit in search(query="zorblat", files=of(file), limit=5)}
     prepared = ranking.prepare_search(of(file), ["zorblat"])
     [query], best = prepared.queries, feedback.feedback_chunks(counts)

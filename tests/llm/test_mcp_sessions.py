@@ -14,7 +14,7 @@ import pytest
 from llm.tools import mcp_sessions
 from llm.tools.mcp import close_sessions, tools_changed, tools_of
 from llm.tools.mcp_client import progress_text
-from llm.tools.mcp_sessions import MOST_OF_PERSON
+from llm.tools.mcp_sessions import MAX_OF_PERSON
 from llm.tools.servers import SessionScope, ToolServerConfig
 from llm.types.forms import FormAnswer, ToolQuestion
 from llm.types.tools import ToolOutput, asking_person, reporting_progress, run_tool
@@ -194,12 +194,12 @@ async def test_new_tools_of_a_session_are_listed_in_it(counter: ToolServerConfig
 async def test_a_person_has_a_bounded_number_of_sessions(tmp_path: Path) -> None:
     server = ToolServerConfig("plain", command=Misbehaving([tool("note")]).as_process(tmp_path))
     places = [SessionScope(scope().person, uuid4())]
-    places += [replace(places[0], conversation=uuid4()) for _ in range(MOST_OF_PERSON)]
+    places += [replace(places[0], conversation=uuid4()) for _ in range(MAX_OF_PERSON)]
     for place in places:
         assert (await call(server, "note", place)).text == "Done."
     pool = mcp_sessions._pool()
     is_open = [pool.open_session(server, place) is not None for place in places]
-    assert is_open == [False, *[True] * MOST_OF_PERSON]
+    assert is_open == [False, *[True] * MAX_OF_PERSON]
     await close_sessions()
 
 

@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 
 from .script import rough_tokens
 
-MOST_POINTS = 4
-_MOST_KEPT = 50_000  # beginnings
+MAX_POINTS = 4
+_MAX_KEPT = 50_000  # beginnings
 _BY_POINTS = re.compile(r"gpt-(?:5\.(?:[6-9]|\d\d)|[6-9])")
 _LEAST = (
     (re.compile(r"opus-5|sonnet-5-5|haiku-5-5"), 512),
@@ -115,7 +115,7 @@ class PromptCache:
         for key in keys:
             self._kept[key] = time.time()
             self._kept.move_to_end(key)
-        while len(self._kept) > _MOST_KEPT:
+        while len(self._kept) > _MAX_KEPT:
             self._kept.popitem(last=False)
 
 
@@ -167,8 +167,8 @@ def anthropic_refusal(body: Mapping[str, Any]) -> str | None:
     if set(body.get("diagnostics") or {"previous_message_id": None}) != {"previous_message_id"}:
         return "diagnostics.previous_message_id: Field required"
     marked = [block for _, block in _blocks(body) if _CACHE_CONTROL in block]
-    if len(marked) + (_CACHE_CONTROL in body) > MOST_POINTS:
-        return f"A maximum of {MOST_POINTS} blocks with cache_control may be provided. Found {len(marked)}."
+    if len(marked) + (_CACHE_CONTROL in body) > MAX_POINTS:
+        return f"A maximum of {MAX_POINTS} blocks with cache_control may be provided. Found {len(marked)}."
     short = False
     for block in marked:
         if block.get("type") in ("thinking", "redacted_thinking"):
@@ -201,6 +201,6 @@ def responses_refusal(body: Mapping[str, Any]) -> str | None:
     if marked and not _BY_POINTS.search(str(body.get("model"))):
         number, part = marked[0]
         return f"Unknown parameter: 'input[{number}].content[{part}].{_BREAKPOINT}'."
-    if len(marked) >= MOST_POINTS:
-        return f"At most {MOST_POINTS} cache breakpoints can be written by a request, the implicit one included."
+    if len(marked) >= MAX_POINTS:
+        return f"At most {MAX_POINTS} cache breakpoints can be written by a request, the implicit one included."
     return None

@@ -10,7 +10,7 @@ from typing import Any
 
 from .script import Failure
 
-MOST_TOOLS = 128
+MAX_TOOLS = 128
 _COMBINED = ("oneOf", "anyOf", "allOf", "enum", "not")
 _KEYS = re.compile(r"[a-zA-Z0-9_.-]{1,64}")
 
@@ -18,9 +18,9 @@ _KEYS = re.compile(r"[a-zA-Z0-9_.-]{1,64}")
 def openai(body: Mapping[str, Any]) -> Failure | None:
     """Return the refusal of tools in Chat Completions, or in Responses, whose tools are flat."""
     tools = [each for each in body.get("tools") or () if each.get("type") == "function"]
-    if len(tools) > MOST_TOOLS:
+    if len(tools) > MAX_TOOLS:
         message = (
-            f"Invalid 'tools': array too long. Expected an array with maximum length {MOST_TOOLS}, but got an array "
+            f"Invalid 'tools': array too long. Expected an array with maximum length {MAX_TOOLS}, but got an array "
             f"with length {len(tools)} instead."
         )
         return _openai_failure(message, "tools", "array_above_max_length")

@@ -35,7 +35,7 @@ class WorkspaceSerializer(StrictSerializer, serializers.ModelSerializer[Workspac
     suggestions = serializers.CharField(
         required=False,
         allow_blank=True,
-        max_length=Workspace.MOST_SUGGESTIONS * (Workspace.MAX_SUGGESTION + 2),
+        max_length=Workspace.MAX_SUGGESTIONS * (Workspace.MAX_SUGGESTION + 2),
         help_text="Messages that the empty page suggests, one per line, at most four. Empty: the product's own.",
     )
     languages = serializers.ListField(

@@ -63,7 +63,7 @@ class Workspace(models.Model):
     MAX_NAME = 60  # characters
     MAX_NOTICE = 500  # characters
     MAX_ABOUT = 200  # characters
-    MOST_SUGGESTIONS = 4
+    MAX_SUGGESTIONS = 4
     MAX_SUGGESTION = 200  # characters
     MAX_ANSWERING = 1_500  # characters
 
@@ -114,7 +114,7 @@ class Workspace(models.Model):
         blank=True,
         default="",
         db_default="",
-        max_length=MOST_SUGGESTIONS * (MAX_SUGGESTION + 2),
+        max_length=MAX_SUGGESTIONS * (MAX_SUGGESTION + 2),
         help_text="Messages that a click writes into the field, one a line, at most four. Empty: general ones.",
     )
     languages = ArrayField(
@@ -321,7 +321,7 @@ class Workspace(models.Model):
             problems["accent"] = str(unreadable)
         lines = [line for each in self.suggestions.splitlines() if (line := each.strip())]
         self.suggestions = "\n".join(lines)
-        if len(lines) > self.MOST_SUGGESTIONS or any(len(line) > self.MAX_SUGGESTION for line in lines):
+        if len(lines) > self.MAX_SUGGESTIONS or any(len(line) > self.MAX_SUGGESTION for line in lines):
             problems["suggestions"] = gettext("Write at most four lines of at most 200 characters each.")
         self.languages = [code for code in all_languages() if code in self.languages]
         if not self.languages:

@@ -19,7 +19,7 @@ from django.db.models import Q
 Key = TypeVar("Key")
 Value = TypeVar("Value")
 
-MOST_VALUES = 20_000  # values of one `VersionedCacheByKey`; then it begins anew
+MAX_VALUES = 20_000  # values of one `VersionedCacheByKey`; then it begins anew
 
 
 class WorkspaceVersion(models.Model):
@@ -71,7 +71,7 @@ class VersionedCacheByKey(Generic[Key, Value]):
         version = version or version_now()
         values = self._all.get(version)
         if key not in values:
-            if len(values) >= MOST_VALUES:
+            if len(values) >= MAX_VALUES:
                 values.clear()
             values[key] = self._read(key, version)
         return values[key]

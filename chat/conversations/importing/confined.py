@@ -38,7 +38,7 @@ from core.sentences import Sentence
 from readers.api import ENVIRONMENT, ROOT
 
 SILENCE = 120.0  # seconds
-LONGEST_SENTENCE = 1_000  # characters of a sentence from the process
+MAX_SENTENCE_LENGTH = 1_000  # characters of a sentence from the process
 MAX_SOURCE = 160  # characters
 MAX_LINE = 80_000_000  # bytes per conversation
 MAX_JOINED_FILES = 1_000  # of one answer, which may have been several messages
@@ -142,7 +142,7 @@ def _entry(line: JsonObject) -> tuple[Entry | None, int]:
         recognised = line["known"] is True
         own = line["own"] if isinstance(line.get("own"), dict) else None
         title = text_of(line["title"])[:MAX_TITLE]
-        return ExportEntry(title, recognised, text_of(line["why"])[:LONGEST_SENTENCE], foreign, own), percent
+        return ExportEntry(title, recognised, text_of(line["why"])[:MAX_SENTENCE_LENGTH], foreign, own), percent
     except (KeyError, TypeError, ValueError, AttributeError, Unusable) as error:
         raise damaged() from error
 
@@ -200,7 +200,7 @@ def _file(fields: JsonObject) -> ImportedFile:
 
 def _end(error: JsonObject | None) -> None:
     if error is not None:
-        raise ProductError(text_of(error["code"])[:60], Sentence.load(text_of(error["detail"])[:LONGEST_SENTENCE]))
+        raise ProductError(text_of(error["code"])[:60], Sentence.load(text_of(error["detail"])[:MAX_SENTENCE_LENGTH]))
 
 
 def _broken(status: int) -> None:

@@ -440,7 +440,7 @@ class _OwnConversation:
 
     def _listing(self, conversation: Conversation) -> None:
         """Set tags and the place above the list, as far as the owner's limits allow."""
-        tags = self.row.texts("tags", Tag.MOST_OF_ONE, Tag.MAX_NAME)
+        tags = self.row.texts("tags", Tag.MAX_OF_ONE, Tag.MAX_NAME)
         pinned = self.row.flag("pinned")
         self.losses.others += set_listing(owner=self.owner, conversation=conversation, tags=tags, pinned=pinned)
         since = self.row.moment("pinned_since")

@@ -10,7 +10,7 @@ from uuid import UUID
 from chat.conversations.importing.reading import moment, text_of
 from core.json_types import JsonObject
 
-LARGEST = 2_000_000_000  # of numbers; a column of integers holds a little more
+MAX_SIZE = 2_000_000_000  # of numbers; a column of integers holds a little more
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,9 +27,9 @@ class ExportedRow:
         return value if isinstance(value, bool) else default
 
     def number(self, name: str) -> int:
-        """Return a number from 0 to `LARGEST`."""
+        """Return a number from 0 to `MAX_SIZE`."""
         value = self.values.get(name)
-        return min(max(int(value), 0), LARGEST) if isinstance(value, int) else 0
+        return min(max(int(value), 0), MAX_SIZE) if isinstance(value, int) else 0
 
     def share(self, name: str) -> float:
         """Return a number from 0 to 1."""
@@ -74,7 +74,7 @@ class ExportedRow:
         return {
             text_of(key)[:2_000]: each
             for key, each in items
-            if isinstance(each, int) and not isinstance(each, bool) and 0 <= each <= LARGEST
+            if isinstance(each, int) and not isinstance(each, bool) and 0 <= each <= MAX_SIZE
         }
 
 

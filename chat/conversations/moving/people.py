@@ -17,7 +17,7 @@ from accounts.models import User
 from chat.conversations.moving.sources import ForeignPerson
 from core.audit.services import record
 
-LONGEST_NAME = 140  # characters of a user name; its number comes behind
+MAX_NAME_LENGTH = 140  # characters of a user name; its number comes behind
 MAX_GROUP = 150  # characters of a group's name
 _UNWANTED = re.compile(r"[^\w.@+-]+")
 
@@ -74,7 +74,7 @@ def join_groups(user: User, names: Iterable[str]) -> list[str]:
 
 def _free_name(person: ForeignPerson) -> str:
     claimed = person.username or person.email.partition("@")[0] or person.name
-    name = _UNWANTED.sub("-", claimed).strip("-")[:LONGEST_NAME] or "person"
+    name = _UNWANTED.sub("-", claimed).strip("-")[:MAX_NAME_LENGTH] or "person"
     for number in count(1):
         candidate = name if number == 1 else f"{name}-{number}"
         if not User.objects.filter(username__iexact=candidate).exists():

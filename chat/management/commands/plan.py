@@ -15,7 +15,7 @@ from chat.context.plan_io import KINDS, run
 
 ALL_KINDS = {**KINDS, "citations": answer_citation}
 # Bytes. Only the beginning of a longer line is read, so that it cannot fill the memory. It gets an error answer.
-LONGEST_LINE = 256 * 1024 * 1024
+MAX_LINE_LENGTH = 256 * 1024 * 1024
 
 
 class Command(BaseCommand):
@@ -42,7 +42,7 @@ class Command(BaseCommand):
 
 
 def _lines(stream: BinaryIO) -> Iterator[bytes]:
-    while line := stream.readline(LONGEST_LINE):
+    while line := stream.readline(MAX_LINE_LENGTH):
         yield line
         while line and not line.endswith(b"\n"):
-            line = stream.readline(LONGEST_LINE)
+            line = stream.readline(MAX_LINE_LENGTH)

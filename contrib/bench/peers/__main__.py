@@ -32,7 +32,7 @@ from tests.product import ROOT, die_with_parent
 
 ALONE = "none"
 PEERS: dict[str, type[Product]] = {"chainlit": Chainlit, "open-webui": OpenWebUI}
-LONGEST = 3600  # seconds after which the bench ends itself
+MAX_LENGTH = 3600  # seconds after which the bench ends itself
 Measure = Callable[[list[Product], Clients, argparse.Namespace], list[FigureRow]]
 TABLES: dict[str, Measure] = {
     "start": lambda products, clients, chosen: tables.start(products, clients, chosen.starts),
@@ -102,7 +102,7 @@ def main() -> int:
     chosen = _chosen()
     for number in (signal.SIGTERM, signal.SIGALRM):
         signal.signal(number, _interrupted)
-    signal.alarm(LONGEST)
+    signal.alarm(MAX_LENGTH)
     peers = [peer for peer in chosen.peer or PEERS if peer != ALONE]
     out = Path(os.environ.get("BENCH_RESULTS", "bench-results"))
     out.mkdir(parents=True, exist_ok=True)

@@ -66,7 +66,7 @@ def test_nobody_else_sees_or_changes_a_fact(person: Person, stranger: Person) ->
 
 
 def test_the_number_of_pinned_facts_has_a_limit(person: Person) -> None:
-    for number in range(Fact.MOST_PINNED):
+    for number in range(Fact.MAX_PINNED):
         person.caller.post("memories/", {"text": f"Likes {word(number)}", "pinned": True}, expect=201)
     refused = person.caller.http.post("memories/", json={"text": "Likes tea", "pinned": True})
     assert refused.status_code == 400 and refused.json()["code"] == "too_many_pinned"

@@ -7,7 +7,7 @@ import pytest
 from chat.readings.asking import number_passages
 from chat.readings.planning import (
     MARK_TOKENS,
-    MOST_PASSAGES,
+    MAX_PASSAGES,
     Budget,
     Gap,
     PartCoverage,
@@ -47,7 +47,7 @@ def test_passages_hold_every_character_once_and_have_numbers() -> None:
     assert (list(passage_numbers(ends, 0, 30)), list(passage_numbers(ends, 10, 18))) == ([1, 2, 3], [2])
     assert number_passages("0123456789abcdefghABCDEFGHIJKL", 10, 30, ends) == "[2]\nabcdefgh\n\n[3]\nABCDEFGHIJKL"
     many = divide_into_passages([([(end - 1, end, 1, "") for end in range(1, 25_001)], 25_000)])
-    assert len(many) <= MOST_PASSAGES and many[-1].end == 25_000 and many[0].end == 3
+    assert len(many) <= MAX_PASSAGES and many[-1].end == 25_000 and many[0].end == 3
     assert divide_into_passages([([], 0)]) == []
 
 
@@ -56,7 +56,7 @@ def test_the_passages_of_several_files_stand_one_behind_the_other_and_no_part_ha
     assert [(each.end, each.file) for each in passages_] == [(10, 0), (20, 0), (25, 1)]
     assert group_into_parts(passages_, 1_000) == [(0, 2), (2, 3)]
     many = [([(end - 1, end, 1, "") for end in range(1, 8_001)], 8_000), ([(0, 3, 1, "")], 3)]
-    assert len(divide_into_passages(many)) == 8_001 and len(divide_into_passages([*many, *many])) <= MOST_PASSAGES
+    assert len(divide_into_passages(many)) == 8_001 and len(divide_into_passages([*many, *many])) <= MAX_PASSAGES
 
 
 def test_parts_are_as_full_as_the_room_and_end_before_a_heading() -> None:

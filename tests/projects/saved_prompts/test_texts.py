@@ -40,7 +40,7 @@ def test_what_cannot_be_saved_is_refused(person: Person, name: str, text: str, s
 
 
 def test_there_is_an_end_to_how_many_one_saves(person: Person) -> None:
-    rows = (SavedPrompt(owner=person.user, name=str(number), text="x") for number in range(SavedPrompt.MOST))
+    rows = (SavedPrompt(owner=person.user, name=str(number), text="x") for number in range(SavedPrompt.MAX_COUNT))
     SavedPrompt.objects.bulk_create(rows)
     response = person.caller.http.post("prompts/", json={"name": "more", "text": "x"})
     assert response.json()["code"] == "too_many_prompts"

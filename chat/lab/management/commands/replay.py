@@ -59,7 +59,7 @@ class Command(BaseCommand):
         parser.add_argument(
             "--ask",
             action="store_true",
-            help=f"also ask the model, for at most {Replay.MOST_ASKED} turns, and print both answers",
+            help=f"also ask the model, for at most {Replay.MAX_ASKED} turns, and print both answers",
         )
         parser.add_argument("--json", action="store_true", help="print one JSON object per line, the sums last")
 
@@ -121,10 +121,10 @@ def number_of_turns(options: dict[str, Any]) -> int:
     if options["most"] and not options["conversation"]:
         raise CommandError("--most needs --conversation. Use --sample for turns of all conversations.")
     if not options["ask"]:
-        return turn_count or (Replay.MOST if options["conversation"] else 100)
-    if turn_count and turn_count > Replay.MOST_ASKED:
-        raise CommandError(f"--ask allows at most {Replay.MOST_ASKED} turns: each is a model call that costs money.")
-    return turn_count or Replay.MOST_ASKED
+        return turn_count or (Replay.MAX_COUNT if options["conversation"] else 100)
+    if turn_count and turn_count > Replay.MAX_ASKED:
+        raise CommandError(f"--ask allows at most {Replay.MAX_ASKED} turns: each is a model call that costs money.")
+    return turn_count or Replay.MAX_ASKED
 
 
 def parse_variation(options: dict[str, Any]) -> Variation:
@@ -161,6 +161,6 @@ def _one(rows: "QuerySet[Row]", what: str) -> Row:
 
 
 def turn_count(text: str) -> int:
-    if not (text.isascii() and text.isdigit() and 1 <= int(text[:5]) <= Replay.MOST):
-        raise argparse.ArgumentTypeError(f"a number of turns from 1 to {Replay.MOST:,}, not {text[:20]!r}")
+    if not (text.isascii() and text.isdigit() and 1 <= int(text[:5]) <= Replay.MAX_COUNT):
+        raise argparse.ArgumentTypeError(f"a number of turns from 1 to {Replay.MAX_COUNT:,}, not {text[:20]!r}")
     return int(text)

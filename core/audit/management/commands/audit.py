@@ -9,7 +9,7 @@ from core.audit.chain import ChainCheck, verify
 from core.audit.models import Entry
 from core.audit.reading import AuditFilter, json_lines
 
-MOST_SHOWN = 100  # faults that are printed in full; the rest are only counted
+MAX_SHOWN = 100  # faults that are printed in full; the rest are only counted
 
 
 class Command(BaseCommand):
@@ -59,7 +59,7 @@ class Command(BaseCommand):
         faults = 0
         for fault in verify(check):
             faults += 1
-            if faults <= MOST_SHOWN:
+            if faults <= MAX_SHOWN:
                 place = "-" if fault.sequence is None else f"{fault.sequence:,}"
                 self.stderr.write(f"row {place}: {fault.sentence}")
         faults += self._lacks_head(head)
