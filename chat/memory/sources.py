@@ -14,6 +14,7 @@ from uuid import UUID
 from django.db.models import Exists, OuterRef, Q
 from django.db.models.functions import Left
 
+from chat.ledger.models import ModelCall
 from chat.memory.terms import stems
 from chat.models import Attachment, Conversation, Message, Turn
 from chat.models.tree import ids_down_to
@@ -57,11 +58,14 @@ def written_by_owner(conversation: Conversation) -> "Sequence[Message]":
     """Return the messages of the displayed branch that its owner has written, newest first, at most `MAX_MESSAGES`."""
     if conversation.leaf_id is None:
         return []
-    return _written(ids_down_to(conversation.leaf_id, 0)[:MAX_MESSAGES])
+    return _written(conversation, ids_down_to(conversation.leaf_id, 0)[:MAX_MESSAGES])
 
 
-def _written(ids: Sequence[UUID]) -> list[Message]:
+def _written(conversation: Conversation, ids: Sequence[UUID]) -> list[Message]:
     turns = Turn.objects.filter(user_message=OuterRef("pk"), options={})
+    if conversation.imported_from:
+        # An export brings turns, too, and may be another person's. A turn of here has a model call in the ledger.
+        turns = turns.filter(Exists(ModelCall.objects.filter(turn=OuterRef("pk"))))
     of_run = RunStep.objects.filter(turn__user_message=OuterRef("pk"))
     rows = Message.objects.filter(pk__in=ids, role=Message.Role.USER)
     rows = rows.filter(Exists(turns)).exclude(Exists(of_run)).order_by("-depth")
@@ -76,7 +80,7 @@ def find_source(conversation: Conversation, quote: str, *, among: Sequence[UUID]
     words = plain(quote)
     if not words or len(quote) > MAX_QUOTE:
         return None
-    rows = written_by_owner(conversation) if among is None else _written(among)
+    rows = written_by_owner(conversation) if among is None else _written(conversation, among)
     for row in rows:
         own = plain(own_words(row.text))
         if not _contains(own, words) or (len(stems(quote)) < LEAST_WORDS and own.strip(".! ") != words.strip(".! ")):

@@ -8,6 +8,7 @@ from django.test import Client
 
 from chat.conversations.copying import copy_shared
 from chat.conversations.team_shares import Recipient, TeamTerms, share_conversation
+from chat.ledger.models import ModelCall
 from chat.memory.models import Fact, FactSource, Profile
 from chat.memory.services import NotProposed, propose
 from chat.models import Conversation, Message, TeamShare
@@ -74,6 +75,17 @@ def test_other_words_than_the_persons_own_are_dropped(
     output, error = rememberer.propose(rememberer.place(), question, fact, quote)
     assert error and ("not in a message" in output or "says more" in output)
     assert rememberer.facts() == []
+
+
+def test_turns_of_an_imported_conversation_are_no_sources(rememberer: Rememberer) -> None:
+    place = rememberer.place()
+    rememberer.answer(place, "I live in Hue.", SAID)
+    Conversation.objects.filter(pk=place).update(imported_from="glasshouse:1")
+    ModelCall.objects.filter(conversation=place).delete()  # an export brings turns, but no calls
+    output, error = rememberer.propose(place, "And the weather there?", "Lives in Hue", "I live in Hue")
+    assert error and "not in a message" in output
+    output, error = rememberer.propose(place, "I am allergic to nuts.", "Allergic to nuts", "allergic to nuts")
+    assert not error, output
 
 
 def test_words_of_an_answer_of_a_file_and_of_a_result_are_dropped(rememberer: Rememberer) -> None:
