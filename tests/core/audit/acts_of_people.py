@@ -77,7 +77,7 @@ def second_step(w: World, code: str) -> None:
 
 @page("second_factor.set_up")
 def _(w: World) -> None:
-    secret = w.page.get("/settings/second-factor/app/").context["go_page"]["secret"].replace(" ", "")
+    secret = w.page.get("/settings/second-factor/app/").context["begun"]["secret"].replace(" ", "")
     codes = w.post("/settings/second-factor/app/", {"code": code_of(secret)}).context["codes"]
     rows = texts_of(list(Entry.objects.all()))
     assert secret not in rows and not any(code in rows for code in codes.split())
@@ -198,7 +198,7 @@ def _(w: World) -> None:
     w.post(f"/messages/{leaf}/restore/")
 
 
-@page("reading.go_page")
+@page("reading.begun")
 def _(w: World) -> None:
     w.model()
     file = w.text(w.olga)
