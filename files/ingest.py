@@ -40,7 +40,9 @@ from readers.api import Extracted, ReaderError, Recogniser, closed_names, closed
 from workspace.models.settings import workspace_at
 
 SLOTS = 4  # files that one process reads at the same time; each takes up to 1 GiB
-INDEXING_SLOTS = 4  # files that one process indexes at the same time; each is in memory with all its chunks
+# Files that one process indexes at the same time; each is in memory with all its chunks. Indexing holds Python's lock
+# most of the time, so more slots take more memory and hardly less time.
+INDEXING_SLOTS = 2
 SLOTS_OF_PERSON = 2  # slots for one person, so that slow files do not hold up other people; about one per processor
 MAX_READS = 2
 # A single file may have bytes that cannot be opened. After three such files, the storage counts as not available.
