@@ -8,9 +8,9 @@ from mcp_types import ElicitRequestFormParams, ElicitRequestURLParams
 
 from core.errors import ProductError
 from core.sentences import Sentence
-from llm.tools.mcp_forms import MAX_FIELDS, form_of, result_of
+from llm.tools.mcp_forms import form_of, result_of
 from llm.types import tools
-from llm.types.forms import FormAnswer, ToolQuestion, checked_content
+from llm.types.forms import MAX_FIELDS, FormAnswer, ToolQuestion, checked_content
 from llm.types.model_call import ToolDefinition
 from llm.types.tools import ToolOutput, asking_person, person_asker, run_tool
 
