@@ -105,9 +105,12 @@ def _find_repeated(user: User, name: str, sha256: str, *, with_conversation: boo
     file = next((row for row in lasting if _suffix(row.name) == suffix), None)
     if file is None:
         return None
-    row = File.objects.filter(pk=file.pk)  # it may be deleted by now
-    goes = with_conversation and file.with_conversation
-    if not (row.exists() if goes else row.update(uploaded_again=timezone.now())):
+    row = File.objects.filter(pk=file.pk)
+    if with_conversation and file.with_conversation:
+        exists = row.exists()
+    else:
+        exists = row.update(uploaded_again=timezone.now()) > 0
+    if not exists:  # it was deleted meanwhile
         return None
     if file.status == File.Status.FAILED:
         retry(user=user, file=file)

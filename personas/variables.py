@@ -1,7 +1,7 @@
 """Variables in system prompts, personas' instructions and projects' instructions, such as `{{user.name}}`.
 
-To add a variable: 1. name it in `VARIABLES` with its meaning, and in `VARIABLES_HELP`; 2. give its value in
-`chat.prompts.builder`.
+To add a variable: 1. name it in `VARIABLES` with its meaning, in `VARIABLES_HELP` and in `projects.admin`; 2. give
+its value in `chat.prompts.builder`.
 
 A variable after a backslash is not replaced: `\\{{name}}` is sent as `{{name}}`.
 """

@@ -5,7 +5,7 @@ from django.db import migrations, models
 
 
 def give_to_who_may_share_by_link(apps, schema_editor):
-    """Who may show a conversation to anybody with a link may also show it to people here."""
+    """Give the right to share inside to each group that has the right to share by link."""
     for group in apps.get_model("accounts", "PeopleGroup").objects.filter(may__contains=["share"]):
         if "share_inside" not in group.may:
             group.may = [*group.may, "share_inside"]

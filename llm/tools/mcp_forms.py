@@ -3,6 +3,7 @@
 A form has at most `MAX_FIELDS` fields of the kinds that the protocol allows: texts, numbers, booleans and enums.
 """
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -44,8 +45,11 @@ def result_of(form: ToolQuestion, answer: FormAnswer) -> ElicitResult:
 
 
 def _field(name: str, schema: Any, *, required: bool) -> FormField | None:
-    """Return the field for a property of the schema. None for a kind that the protocol does not allow."""
-    if not isinstance(schema, Mapping):
+    """Return the field for a property of the schema.
+
+    None for a kind that the protocol does not allow, and for a name of more than `MAX_LABEL` characters.
+    """
+    if not isinstance(schema, Mapping) or len(name) > MAX_LABEL:
         return None
     items = schema.get("items")
     choices = _choices(items if isinstance(items, Mapping) else schema)
@@ -56,7 +60,7 @@ def _field(name: str, schema: Any, *, required: bool) -> FormField | None:
         kind = "choice"
     if kind is None or len(choices) > MAX_CHOICES:
         return None
-    title = _label(schema.get("title")) or name[:MAX_LABEL]
+    title = _label(schema.get("title")) or name
     field = FormField(
         name=name, title=title, description=_label(schema.get("description")), kind=kind, required=required
     )
@@ -70,7 +74,9 @@ def _add_rules(field: FormField, schema: Mapping[str, Any]) -> None:
     """Add the bounds, the default and the input of a property to its field."""
     kind = field["kind"]
     for member, names in (("least", ("minimum", "minLength")), ("most", ("maximum", "maxLength"))):
-        bound = next((schema[each] for each in names if isinstance(schema.get(each), int | float)), None)
+        bounds = (schema.get(each) for each in names)
+        # PostgreSQL stores no infinite number.
+        bound = next((each for each in bounds if isinstance(each, int | float) and math.isfinite(each)), None)
         if bound is not None and kind in ("text", "number", "integer"):
             field[member] = bound  # type: ignore[literal-required]  # one of two members of the same type
     default = schema.get("default")

@@ -112,9 +112,10 @@ def person_asker() -> PersonAsker | None:
     """
     ask = _asker.get()
     limit = _limit.get()
+    if ask is None:
+        return None
 
     async def ask_without_limit(form: ToolQuestion) -> FormAnswer:
-        assert ask is not None  # noqa: S101 - checked below
         deadline = limit.when() if limit is not None else None
         began = asyncio.get_running_loop().time()
         if limit is not None:
@@ -125,7 +126,7 @@ def person_asker() -> PersonAsker | None:
             if limit is not None and deadline is not None:
                 limit.reschedule(deadline + asyncio.get_running_loop().time() - began)
 
-    return ask_without_limit if ask is not None else None
+    return ask_without_limit
 
 
 class BadArguments(ValueError):

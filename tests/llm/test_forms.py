@@ -55,11 +55,22 @@ def test_a_form_has_the_fields_of_the_schema() -> None:
 
 @pytest.mark.parametrize(
     "properties",
-    [{"a": {"type": "object"}}, {"a": 5}, {f"a{n}": {"type": "string"} for n in range(MAX_FIELDS + 1)}, "none"],
-    ids=range(4),
+    [
+        {"a": {"type": "object"}},
+        {"a": 5},
+        {f"a{n}": {"type": "string"} for n in range(MAX_FIELDS + 1)},
+        "none",
+        {"a" * 501: {"type": "string"}},
+    ],
+    ids=range(5),
 )
 def test_a_form_that_cannot_be_shown_is_none(properties: Any) -> None:
     assert form(properties) is None
+
+
+def test_an_infinite_bound_is_none() -> None:
+    read = form({"a": {"type": "number", "minimum": float("-inf"), "maximum": 5}})
+    assert read is not None and "least" not in read["fields"][0] and read["fields"][0]["most"] == 5
 
 
 def test_a_page_to_open_is_a_form_without_fields() -> None:

@@ -1,7 +1,7 @@
 """A model proposes facts: only words that the person has written are a source, and the person decides."""
 
 import json
-from uuid import uuid4
+from uuid import UUID, uuid4
 
 import pytest
 from django.test import Client
@@ -81,7 +81,7 @@ def test_turns_of_an_imported_conversation_are_no_sources(rememberer: Rememberer
     place = rememberer.place()
     rememberer.answer(place, "I live in Hue.", SAID)
     Conversation.objects.filter(pk=place).update(imported_from="glasshouse:1")
-    ModelCall.objects.filter(conversation=place).delete()  # an export brings turns, but no calls
+    ModelCall.objects.filter(conversation=UUID(place)).delete()  # an export brings turns, but no calls
     output, error = rememberer.propose(place, "And the weather there?", "Lives in Hue", "I live in Hue")
     assert error and "not in a message" in output
     output, error = rememberer.propose(place, "I am allergic to nuts.", "Allergic to nuts", "allergic to nuts")
