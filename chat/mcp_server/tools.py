@@ -237,7 +237,7 @@ def _answer_of(caller: McpCaller, turn: Turn) -> ToolAnswer:
         "conversation": str(turn.conversation_id),
         "status": turn.status,
         "answer": text,
-        "page": caller.address(reverse("conversation", args=[turn.conversation_id])),
+        "page": caller.address(reverse("chat:conversation", args=[turn.conversation_id])),
         "report": caller.address(reverse("turn-report", args=[turn.pk])),
     }
     lines = [text] if text else []
