@@ -291,7 +291,7 @@ class FindTools:
         lines += [f"There is no room for the definition of {name}." for name in names_to_load if name not in fits]
         dropped = [name for name in present if name not in loaded]
         if dropped:
-            lines.append(f"To make room, these are not loaded any more: {', '.join(dropped)}.")
+            lines.append(f"There is no more room for these, so they are not loaded any more: {', '.join(dropped)}.")
         return lines
 
     def fitting(self, names: Sequence[str], *, needed: Collection[str] = ()) -> list[str]:

@@ -41,7 +41,7 @@ def upload(document: dict[str, Any] | bytes) -> SimpleUploadedFile:
 
 
 def form(name: str, **changes: Any) -> dict[str, Any]:
-    fields = {"name": name, "kind": "openapi", "base_url": "", "command": "", "secret_name": "X-Key"}
+    fields = {"name": name, "kind": "openapi", "access": "header", "base_url": "", "command": "", "secret_name": "X-Key"}
     return fields | {"new_api_key": "", "reaches_out": "on", "enabled": "on", "document_address": ""} | changes
 
 

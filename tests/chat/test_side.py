@@ -80,7 +80,7 @@ def test_a_refreshed_list_reaches_as_far_down_as_the_one_before(user: User, brow
     _, following = listed(browser, "/conversations/")
     assert following
     page = browser.get(following).content.decode()
-    through = re.search(r'name="through" value="([^"]+)"', page)
+    through = re.search(r'name="through"\s+value="([^"]+)"', page)
     assert through
     new = Conversation.objects.create(owner=user, title="New")
     shown, _ = listed(browser, f"/conversations/?through=x&through={through[1].replace('+', '%2B')}")

@@ -201,7 +201,10 @@ def test_loaded_tools_have_a_bound_and_the_oldest_make_room(conversation: Conver
     conversation.refresh_from_db()
     assert conversation.loaded_tools == ["crm__b", "crm__c"]
     small = FindTools(tools, ToolRoom(share=10, loaded=size // 2), TOKENIZER, conversation)
-    assert load(small, names=["a"]) == "There is no room for the definition of crm__a."
+    assert load(small, names=["a"]).splitlines() == [
+        "There is no room for the definition of crm__a.",
+        "There is no more room for these, so they are not loaded any more: crm__b, crm__c.",
+    ]
 
 
 def test_tools_of_a_server_that_is_away_stay_loaded(conversation: Conversation) -> None:

@@ -55,7 +55,7 @@ def _call(call: ExportedRow, rows: RowsHere, model: Model | None) -> CallReport:
     sources = list(_sources(call, rows))
     ids = {source.get("id") for source in sources}
     left_out = [source for source in sources if source["state"] == "left_out" and source.get("id")]
-    return {
+    entry: CallReport = {
         "cycle": max(call.number("cycle"), 1),
         "model": call.text("model", 200),
         "model_id": str(model.pk) if model is not None else "",
@@ -67,7 +67,6 @@ def _call(call: ExportedRow, rows: RowsHere, model: Model | None) -> CallReport:
         "margin": call.share("margin"),
         "tools_tokens": call.number("tools_tokens"),
         "tools": call.texts("tools", 500, 200),
-        "tools_on_demand": _tools_on_demand(call),
         "policy": call.choice("policy", BudgetProfile.Policy.values, BudgetProfile.Policy.RECENT),
         "layout": call.choice("layout", list(LAYOUTS), BudgetProfile.Layout.NEAR_END),
         "profile": call.text("profile", 100),
@@ -91,6 +90,13 @@ def _call(call: ExportedRow, rows: RowsHere, model: Model | None) -> CallReport:
         "usage": call.counts("usage"),
         "provider_count": call.number("provider_count") or None,
     }
+    if "tools_on_demand" in call.values:
+        entry["tools_on_demand"] = _tools_on_demand(call)
+    if "tools_asking" in call.values:
+        entry["tools_asking"] = call.texts("tools_asking", 500, 200)
+    if "sign_ins" in call.values:
+        entry["sign_ins"] = call.texts("sign_ins", 500, 200)
+    return entry
 
 
 def _sources(call: ExportedRow, rows: RowsHere) -> Iterator[SourceEntry]:
