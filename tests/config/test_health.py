@@ -46,7 +46,7 @@ def test_it_is_ready_without_workers_and_says_which_are_missing(client: Client) 
     sentence = f"no worker of turns and background {advice}"
     assert readiness(client) == {"ready": True, "database": "ok", "redis": "ok", "worker": sentence}
     report_workers("turns")
-    assert readiness(client)["worker"] == f"no worker for background {advice}"
+    assert readiness(client)["worker"] == f"no worker of background {advice}"
     report_workers("turns", "background")
     assert readiness(client)["worker"] == "ok"
 

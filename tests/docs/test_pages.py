@@ -31,7 +31,7 @@ NO_PAGES = {
     *("files/<>/content/", "files/<>/shown/", "files/<>/chip/", "files/<>/pages/<>/picture/", "logo/<>.png"),
     *("help/pictures/<>", "preview/frame/"),
     *("login/passkey/", "login/openid/<>/", "login/openid/<>/done/", "manifest.webmanifest", "service-worker.js"),
-    *("livez", "metrics", "readyz"),
+    *("livez", "metrics", "readyz", "mcp/", "oauth/client.json", "settings/tools/return/"),
 }
 
 

@@ -198,7 +198,7 @@ def test_an_embedder_that_does_not_answer_does_not_become_active(removes_embedde
 @pytest.mark.django_db
 def test_reembed_names_the_embedders_when_there_is_none_of_that_name() -> None:
     active_embedder()
-    with pytest.raises(CommandError, match="There are: Bundled"):
+    with pytest.raises(CommandError, match="The embedders are: Bundled"):
         reembed("--embedder", "nobody")
 
 

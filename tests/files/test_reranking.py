@@ -62,7 +62,7 @@ def test_a_passage_that_is_too_long_for_it_is_cut_and_the_note_says_so(db: None,
         assert len(server.rank_requests) == 1 and len(server.bodies) == 2
         Reranker.objects.update(longest=100)
         assert (
-            find_passages(queries=["falcon"], files=file).notes[0].english.endswith("by their first 100 tokens alone.")
+            find_passages(queries=["falcon"], files=file).notes[0].english.endswith("read only the first 100 tokens of 1 of 2 passages.")
         )
 
 
