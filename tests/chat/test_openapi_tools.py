@@ -41,8 +41,12 @@ def upload(document: dict[str, Any] | bytes) -> SimpleUploadedFile:
 
 
 def form(name: str, **changes: Any) -> dict[str, Any]:
-    fields = {"name": name, "kind": "openapi", "access": "header", "base_url": "", "command": "", "secret_name": "X-Key"}
-    return fields | {"new_api_key": "", "reaches_out": "on", "enabled": "on", "document_address": ""} | changes
+    fields = {"name": name, "kind": "openapi", "access": "header", "base_url": "", "command": ""}
+    return (
+        fields
+        | {"secret_name": "X-Key", "new_api_key": "", "reaches_out": "on", "enabled": "on", "document_address": ""}
+        | changes
+    )
 
 
 def change_url(row: ToolServer) -> str:

@@ -210,7 +210,7 @@ def test_ten_thousand_messages_open_with_few_queries_and_little_html(user: User,
     browser.get(f"/c/{place.pk}/")  # after which its answers are kept as HTML
     with CaptureQueriesContext(connection) as queries:
         page = browser.get(f"/c/{place.pk}/").content.decode()
-    # Of the page with its marks, and of the plan in it: marks, profile, the provider's cache, whose reasoning goes back.
+    # Of the page with its marks, and of the plan in it: marks, profile, provider's cache, whose reasoning goes back.
     assert len(queries) <= 15 + 15
     assert len(page.encode()) <= 175_000
     numbers: list[int] = []

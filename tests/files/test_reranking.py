@@ -61,9 +61,8 @@ def test_a_passage_that_is_too_long_for_it_is_cut_and_the_note_says_so(db: None,
         assert note.english.startswith("The re-ranker “Ours” read only the first 3")
         assert len(server.rank_requests) == 1 and len(server.bodies) == 2
         Reranker.objects.update(longest=100)
-        assert (
-            find_passages(queries=["falcon"], files=file).notes[0].english.endswith("read only the first 100 tokens of 1 of 2 passages.")
-        )
+        [note] = find_passages(queries=["falcon"], files=file).notes
+        assert note.english.endswith("read only the first 100 tokens of 1 of 2 passages.")
 
 
 @pytest.mark.parametrize(
