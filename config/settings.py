@@ -286,6 +286,7 @@ SPECTACULAR_SETTINGS = {
         "MemberRole": "accounts.models.Role",
         "EffortEnum": "llm.models.Effort",
         "LanguageEnum": LANGUAGES,
+        "FactStatus": "chat.memory.models.Fact.Status",
         "ReadingStatus": "chat.readings.models.Reading.Status",
     },
     "POSTPROCESSING_HOOKS": [
@@ -294,6 +295,7 @@ SPECTACULAR_SETTINGS = {
         *(["contrib.ag_ui.openapi.complete"] if "contrib.ag_ui" in INSTALLED_APPS else []),
         "config.api_docs.generated_clients.complete",
     ],
+    "GET_LIB_DOC_EXCLUDES": "config.api_docs.schema.classes_without_description",
     "COMPONENT_SPLIT_REQUEST": True,  # requests lack the fields that only responses have
     "SWAGGER_UI_DIST": "SIDECAR",
     "SWAGGER_UI_FAVICON_HREF": "SIDECAR",

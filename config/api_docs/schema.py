@@ -5,11 +5,13 @@ from typing import Any, TypeAlias
 
 from drf_spectacular.extensions import OpenApiAuthenticationExtension, OpenApiSerializerFieldExtension
 from drf_spectacular.openapi import AutoSchema
+from drf_spectacular.plumbing import get_lib_doc_excludes
 from drf_spectacular.utils import OpenApiParameter
 from rest_framework.relations import SlugRelatedField
 
 from chat.realtime import events
 from core.api import idempotency
+from core.api.fields import StrictSerializer
 from core.api.streams import EVENT_STREAM
 from core.json_types import JsonObject
 
@@ -56,6 +58,11 @@ REFUSED: Document = {
 }
 FAILED: Document = {**REFUSED, "description": "A model provider or another service failed; `detail` says what to do."}
 SECURITY: list[Document] = [{"token": []}, {"session": []}]
+
+
+def classes_without_description() -> list[type]:
+    """Return the base classes whose docstrings describe no schema."""
+    return [*get_lib_doc_excludes(), StrictSerializer]
 
 
 def _operation(name: str, tag: str, summary: str, content: Document, parameters: "list[Document] | None" = None) -> Any:
