@@ -176,11 +176,11 @@ class ProfileSerializer(StrictSerializer, serializers.ModelSerializer[Profile]):
     answering = serializers.CharField(
         required=False, allow_blank=True, max_length=Profile.MAX_TEXT, help_text="How models should answer you."
     )
+    updated = serializers.DateTimeField(read_only=True, allow_null=True, help_text="Null while nothing is stored.")
 
     class Meta:
         model = Profile
         fields: ClassVar = ["about", "answering", "in_prompts", "proposals", "updated"]
-        read_only_fields: ClassVar = ["updated"]
         extra_kwargs: ClassVar = {
             "proposals": {"help_text": "Whether models may propose facts, and whether these wait for you."}
         }

@@ -25,7 +25,7 @@ def test_the_worker_stands_for_all_pages_and_keeps_nothing_that_is_anybodys() ->
     shell = re.search(r"SHELL = \[(.*)\]", response.content.decode())
     assert shell
     assert all(name == "OFFLINE" or "/static/" in name for name in shell[1].split(", "))
-    assert "Your text is kept" in Client().get("/offline/").content.decode()
+    assert "Your text is stored on this device" in Client().get("/offline/").content.decode()
 
 
 def test_the_app_has_the_name_of_the_workspace() -> None:
