@@ -118,7 +118,6 @@ def _offer_of(server: str, listing: Listing) -> ToolOffer:
 def cached_offers(only: Collection[str] | None = None, *, person: UUID) -> list[ToolOffer]:
     """Return the last list of each enabled tool server for a person, without a request.
 
-
     With `only`, of servers with these names. The offer of a server that was never queried is empty.
     """
     listings = [

@@ -146,9 +146,9 @@ def test_a_moved_task_links_both_ways(actor: Actor, browser: Client) -> None:
     task = new(actor, "Repair")
     page = post(browser, f"/tasks/{task.pk}/move/", day=str(NEXT))
     moved = Task.objects.get(date=NEXT)
-    assert f"{task.code}  continues as {moved.code}, Fri 22 November 2024." in page
+    assert f"{task.code} continues as {moved.code}, Fri 22 November 2024." in page
     link = '<a href="/tasks/{0.pk}/">{0.code}</a>'.format
-    assert " continues as " + link(moved) in shown(browser, f"/tasks/{task.pk}/")
+    assert "continues as " + link(moved) in shown(browser, f"/tasks/{task.pk}/")
     assert "goes on from " + link(task) in shown(browser, f"/tasks/{moved.pk}/")
 
 
