@@ -178,7 +178,7 @@ class TurnAdmin(RecordAdmin):
 
     @button("Plan it again with …", icon="science", permission="replay")
     def replay(self, request: HttpRequest, object_id: str) -> HttpResponse:
-        return redirect(reverse("admin:chat_replay_add", query={"turn_id": object_id}))
+        return redirect(reverse("admin:chat_replay_add", query={"turn": object_id}))
 
     @display(description="Status", ordering="status", label=STATE_COLOURS)
     def status_label(self, turn: Turn) -> str:

@@ -37,6 +37,7 @@ class BegunSignInSerializer(serializers.Serializer[dict[str, str]]):
 
 
 class ConnectedToolViewSet(ScopedView, viewsets.GenericViewSet[ToolServer]):
+    serializer_class = ConnectedToolSerializer
     scope = "admin"
     pagination_class = None
     queryset = ToolServer.objects.none()

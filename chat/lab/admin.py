@@ -34,7 +34,7 @@ class ReplayForm(forms.ModelForm[Replay]):
 
     user: User
 
-    turn_id = forms.CharField(required=False, widget=forms.HiddenInput)
+    turn = forms.CharField(required=False, widget=forms.HiddenInput)
     conversation_id = forms.CharField(
         label="Conversation",
         required=False,
@@ -61,7 +61,7 @@ class ReplayForm(forms.ModelForm[Replay]):
             return data
         fields = {name: data[name] for name in (*CHANGED_SETTINGS, "asks")}
         try:
-            turn = services.get_turn(data["turn_id"]) if data["turn_id"] else None
+            turn = services.get_turn(data["turn"]) if data["turn"] else None
             conversation = turn.conversation if turn is not None else None
             if data["conversation_id"] and turn is None:
                 conversation = services.get_conversation(data["conversation_id"])
@@ -83,8 +83,8 @@ def _display_value(job: Replay, name: str) -> object:
 
 
 def _asks_for_turn(request: HttpRequest) -> bool:
-    """Return whether the form of a new replay is for one turn, which `turn_id` names."""
-    return bool(request.POST.get("turn_id") or request.GET.get("turn_id"))
+    """Return whether the form of a new replay is for one turn, which `turn` names."""
+    return bool(request.POST.get("turn") or request.GET.get("turn"))
 
 
 @admin.register(Replay)
@@ -107,7 +107,7 @@ class ReplayAdmin(RecordAdmin):
 
     def get_fields(self, request: HttpRequest, obj: Any = None) -> Any:
         if obj is None:
-            place = ("turn_id",) if _asks_for_turn(request) else ("conversation_id", "most")
+            place = ("turn",) if _asks_for_turn(request) else ("conversation_id", "most")
             return (*place, *CHANGED_SETTINGS, "asks")
         return ("author", "created", "turns_of", "instead", "asks")  # the results show the fields that change
 

@@ -234,5 +234,5 @@ def _unlocked(path: Path, name: str, password: str) -> Iterator[tuple[Path, str]
 
 def _decrypt(path: Path, password: str) -> bytes:
     # Imported only when needed, since few files are protected.
-    content: bytes = importlib.import_module("readers.nested.unlocking").unlocked(path, password)
+    content: bytes = importlib.import_module("readers.nested.unlocking").decrypt_document(path, password)
     return content

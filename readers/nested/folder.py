@@ -62,7 +62,7 @@ def _content(path: Path, archive: Archive, name: str, inner: NestedReader) -> by
     # Imported only when needed, since few files are protected.
     unlocking = importlib.import_module("readers.nested.unlocking")
     try:
-        content: bytes = unlocking.member(path, archive, name, inner.password)
+        content: bytes = unlocking.decrypt_member(path, archive, name, inner.password)
     except ReaderError as error:
         raise ReaderError("wrong_inside" if error.code == "wrong_password" else error.code) from error
     return content

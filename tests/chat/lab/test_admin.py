@@ -122,8 +122,8 @@ def test_both_answers_are_shown_to_whose_conversation_it_is_alone(
         ({"most": "many"}, "whole number"),
         ({"layout": "sideways"}, "not one of the available choices"),
         ({"model": str(uuid4())}, "not one of the available choices"),
-        ({"turn_id": "nonsense"}, "There is no such turn"),
-        ({"turn_id": str(uuid4())}, "There is no such turn"),
+        ({"turn": "nonsense"}, "There is no such turn"),
+        ({"turn": str(uuid4())}, "There is no such turn"),
         ({"asks": "on", "most": 21}, "at most 20 turns"),
         ({"asks": "on", "most": 20}, "no complete answer"),
     ],
@@ -144,9 +144,9 @@ def test_one_turn_is_planned_again_from_its_page(application: Application, perso
     assert turn is not None
     start = admin.get(reverse("admin:chat_turn_change", args=[turn.pk])).content.decode()
     assert "Plan it again with" in start
-    page = admin.get(ADD, {"turn_id": str(turn.pk)}).content.decode()
+    page = admin.get(ADD, {"turn": str(turn.pk)}).content.decode()
     assert str(turn.pk) in page and "conversation_id" not in page
-    job = started(admin, {**form(), "turn_id": str(turn.pk)})
+    job = started(admin, {**form(), "turn": str(turn.pk)})
     assert (job.total, job.turn_id, [row.turn_id for row in job.turns.all()]) == (1, turn.pk, [turn.pk])
 
 
