@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from html import unescape
 from itertools import zip_longest
 from typing import Any, Literal
-from urllib.parse import parse_qs, urlsplit
+from urllib.parse import urlsplit
 
 import httpx2
 
@@ -243,10 +243,14 @@ def _duckduckgo(url: str, query: str, timeout: int) -> list[dict[str, str]]:
 
 
 def _target(url: str) -> str:
-    """Return the address that a link of DuckDuckGo leads to. Some of its pages link by an address of its own."""
+    """Return the address that a link of DuckDuckGo leads to. Some of its pages link by an address of its own.
+
+    The package has decoded the link, so the address in it is not quoted any more: it ends where the `rut` begins.
+    """
     address = urlsplit(url)
     if (address.hostname or "").endswith("duckduckgo.com") and address.path == "/l/":
-        return parse_qs(address.query).get("uddg", [""])[0]
+        target = url.partition("uddg=")[2]
+        return target.rpartition("&rut=")[0] or target
     return url
 
 

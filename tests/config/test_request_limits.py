@@ -68,7 +68,7 @@ def test_a_strangers_chunked_body_is_refused_at_the_limit_and_none_of_it_is_kept
     assert connection.answer == b""
     connection.send(chunk * 20)
     assert connection.answer.startswith(b"HTTP/1.1 413 ")
-    assert b"larger than 0.1 MB" in connection.answer
+    assert b"at most 0.1 MB" in connection.answer
     assert connection.protocol.requests[0].content.getvalue() == b""
     assert not connection.transport.disconnected  # it may go on sending, so that it reads the answer
     connection.clock.advance(LINGER_SECONDS)

@@ -33,7 +33,7 @@ from tests.llm.raw_server import RawServer, always, answer, certificate
         ("http://169.254.169.254/latest/meta-data/", "not on the public internet"),
         (f"http://{'a' * 64}.example/", "There is no address"),
         ("http://[", "There is no address"),
-        ("http://site.example:99999/", "Port 99999 is not opened"),
+        ("http://site.example:99999/", "Port 99999 is not allowed"),
         ("http://site.example:port/", "This is not a URL"),
         ("", "Call it with"),
         ("http://site.example/" + "a" * 5000, "Call it with"),

@@ -99,7 +99,7 @@ async def test_duckduckgo_needs_no_key_and_its_page_becomes_documents() -> None:
 
 
 async def test_duckduckgo_that_takes_us_for_a_robot_or_is_away_is_said() -> None:
-    with RawServer(always(answer("<html>anomaly</html>", "202 Accepted", media_type="text/html"))) as server:
+    with RawServer(always(answer("<html>anomaly</html>", status="202 Accepted"))) as server:
         robot = await run_tool(duckduckgo(server), {"queries": ["x"]})
     assert robot.error and "DuckDuckGo refuses further queries" in robot.text
     away = await run_tool(duckduckgo(server), {"queries": ["x"]})
