@@ -15,6 +15,7 @@ from django.apps import apps
 from django.contrib import admin
 from django.contrib.auth import get_user_model
 from django.db import models
+from django.db.models import ManyToOneRel
 from django.forms import ChoiceField, ModelChoiceField
 from django.forms.utils import pretty_name
 from django.utils.translation import override, pgettext_lazy
@@ -43,8 +44,9 @@ def translate() -> None:
     for app in APPS:
         _change(apps.get_app_config(app), NAMES[:1])
     apps.get_app_config("auth").verbose_name = apps.get_app_config("accounts").verbose_name  # it lists only groups
-    deleted_with_people = {relation.related_model for relation in get_user_model()._meta.related_objects}
-    for model in deleted_with_people - admin.site._registry.keys():  # the page that deletes a person names these rows
+    for model in _deleted_with(get_user_model()) | _deleted_with(apps.get_model("llm", "ToolServer")):
+        if model in admin.site._registry:
+            continue
         if model._meta.app_label in NOT_IN_VIETNAMESE:
             _in_english(model)
         _names(model)
@@ -57,6 +59,12 @@ def translate() -> None:
             _change(part, NAMES)
             _model(part.model, set(_fields(part)))
             _pages(part)
+
+
+def _deleted_with(model: type[models.Model]) -> set[type[models.Model]]:
+    """Return the models whose rows are deleted with a row of the model. The page that deletes it names them."""
+    relations = [each for each in model._meta.get_fields(include_hidden=True) if isinstance(each, ManyToOneRel)]
+    return {each.related_model for each in relations if not each.related_model._meta.auto_created}
 
 
 def _change(holder: Any, names: Iterable[str]) -> None:

@@ -31,7 +31,7 @@ UNFOLD = ("*.py", "mixins/*.py", "templates/**/*.html")  # without its parts for
 KEYWORDS = (
     *("gettext_noop", "gettext_lazy", "ngettext_lazy:1,2", "pgettext:1c,2", "pgettext_lazy:1c,2"),
     "Sentence",
-    *("ProductError:2", "ModelError:2", "ContextError:2"),
+    *("ProductError:2", "ModelError:2", "ContextError:2", "NotProposed:2"),
     *("NotFound:1", "or_404:2", "identifier:2", "get_or_404:3", "choice:4"),
 )
 

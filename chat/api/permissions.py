@@ -43,7 +43,7 @@ class ApprovalSerializer(StrictSerializer):
         help_text="Apply the decision to later calls in this conversation: to the same host if the call opens an "
         "address, else to the same tool.",
     )
-    content = serializers.DictField(default=dict, help_text="Only if the call has a `form`: its values, by field name.")
+    content = FormContentField(default=dict, help_text="Only if the call has a `form`: its values, by field name.")
 
 
 class PermissionSerializer(serializers.ModelSerializer[ToolPermission]):

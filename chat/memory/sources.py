@@ -30,7 +30,8 @@ LEAST_COPIED = 4  # words; a shorter quote may stand in a file by chance
 MAX_QUOTE = 1_000  # characters
 
 _FENCE = re.compile(r"^ {0,3}(`{3,}|~{3,})")
-_QUOTED = re.compile(r"“[^”\n]{1,2000}”|„[^“\n]{1,2000}“|«[^»\n]{1,2000}»|\"[^\"\n]{1,2000}\"")
+# Each class excludes the opening mark, too: the search for an end stops where the next quotation begins.
+_QUOTED = re.compile(r"“[^“”\n]{1,2000}”|„[^„“\n]{1,2000}“|«[^«»\n]{1,2000}»|\"[^\"\n]{1,2000}\"")
 _MARKS = str.maketrans({"’": "'", "‘": "'", "´": "'", "…": " ", "“": '"', "”": '"', "„": '"'})
 
 
@@ -64,8 +65,9 @@ def written_by_owner(conversation: Conversation) -> "Sequence[Message]":
 def _written(conversation: Conversation, ids: Sequence[UUID]) -> list[Message]:
     turns = Turn.objects.filter(user_message=OuterRef("pk"), options={})
     if conversation.imported_from:
-        # An export brings turns, too, and may be another person's. A turn of here has a model call in the ledger.
-        turns = turns.filter(Exists(ModelCall.objects.filter(turn=OuterRef("pk"))))
+        # An export brings turns, too, and may be another person's. A turn of here is live, or has a call in the ledger.
+        calls = Exists(ModelCall.objects.filter(turn=OuterRef("pk")))
+        turns = turns.filter(calls | Q(status__in=Turn.LIVE))
     of_run = RunStep.objects.filter(turn__user_message=OuterRef("pk"))
     rows = Message.objects.filter(pk__in=ids, role=Message.Role.USER)
     rows = rows.filter(Exists(turns)).exclude(Exists(of_run)).order_by("-depth")

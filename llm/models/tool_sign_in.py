@@ -68,7 +68,7 @@ class PersonsTool(models.Model):
         abstract = True
 
     def __str__(self) -> str:
-        return str(self.id)
+        return str(self.user)
 
 
 class ToolSignInQuerySet(models.QuerySet["ToolSignIn"]):

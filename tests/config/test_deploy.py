@@ -36,6 +36,7 @@ OF_OTHERS = {
     "PYTHONUNBUFFERED",
     "PYTHONDONTWRITEBYTECODE",
     "DOMAIN",
+    "SEARXNG_SECRET",
     "UPSTREAM",
 }
 BESIDE = 120  # seconds that DRAIN_SECONDS is by default

@@ -201,7 +201,7 @@ async def test_waiting_ends_with_a_sentence_when_a_server_never_gets_ready(tmp_p
         with pytest.raises(StartError, match=sentence):
             await children.unless_one_fails(hopeless.ready)
     assert supervised.output.getvalue().count("hopeless | it is broken") == TRIES
-    assert supervised.output.getvalue().count("hopeless ended by itself (exit status 3); it is started") == TRIES - 1
+    assert supervised.output.getvalue().count("hopeless ended by itself (exit status 3); it is restarted") == TRIES - 1
 
 
 def test_a_server_waits_longer_for_each_restart_until_it_has_run_well() -> None:
@@ -246,7 +246,7 @@ async def test_a_stop_starts_nothing_again(tmp_path: Path) -> None:
         server = children.start(shell("server", "echo up; sleep 600"))
         await children.unless_one_fails(server.ready)
         os.kill(server.process.pid, signal.SIGKILL)
-        await eventually(lambda: "started again" in supervised.output.getvalue(), "it waits for its restart")
+        await eventually(lambda: "it is restarted" in supervised.output.getvalue(), "it waits for its restart")
     assert supervised.output.getvalue().count("server   | up") == 1
 
 

@@ -34,8 +34,8 @@ STAYS = {
     *("accounts.AdminRecord", "accounts.OpenIDProvider", "accounts.PeopleGroup", "accounts.Workspace", "audit.Entry"),
     *("chat.ModelCall", "chat.PersonSum", "chat.PlaceSum", "chat.UsageDay", "chat.UsageSum"),
     *("files.Embedder", "files.Reranker"),
-    *("llm.Model", "llm.Provider", "llm.ToolClient", "llm.ToolServer", "llm.WebAccess", "llm.WebSearch"),
-    "llm.WorkspaceVersion",
+    *("llm.Model", "llm.OpenApiDocument", "llm.Provider", "llm.ToolClient", "llm.ToolServer"),
+    *("llm.WebAccess", "llm.WebSearch", "llm.WorkspaceVersion"),
     *("personas.BudgetProfile", "personas.PromptText", "personas.Reminder"),
     *("personas.SummaryPrompt", "personas.SystemPrompt"),
 }

@@ -54,6 +54,7 @@ def bare_words(path: Path) -> Iterator[str]:
     """Yield the untranslated words of a template: text and attributes, without tags of Django and HTML."""
     source = re.sub(r"{#.*?#}|{% blocktranslate.*?endblocktranslate %}", "", path.read_text(), flags=re.S)
     source = re.sub(r"{% block (\w+) %}\s*(app|shared|plain)\s*{% endblock \1 %}", "", source)
+    source = re.sub(r'<span class="material-symbols-outlined[^>]*>\w+</span>', "", source)  # the name of a picture
     source = re.sub(r"{%.*?%}|{{.*?}}|<(code|kbd|script)\b.*?</\1>|&\w+;", "", source, flags=re.S)
     yield from re.findall(r'(?:aria-label|title|placeholder|alt)="([^"]*[A-Za-z][^"]*)"', source)
     text = re.sub(r"<[^>]*>", "\n", source)

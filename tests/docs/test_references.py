@@ -11,7 +11,9 @@ from scripts.docs import endpoints, variables
 from scripts.docs.pages import DOCS, generated
 
 VARIABLE = re.compile(r"`([A-Z]+(?:_[A-Z]+)+)(?:=[^`]*)?`")
-OTHER_VARIABLES = {"AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "PROVIDER_API_KEY", "NAME_FILE", "BENCH_PEERS"}
+OTHER_VARIABLES = {
+    *("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "PROVIDER_API_KEY", "NAME_FILE", "BENCH_PEERS", "SEARXNG_SECRET"),
+}
 OURS = {"accounts", "chat", "config", "core", "files", "llm", "personas", "projects", "workspace"}
 OPENAI = (
     *("GET /v1/models", "GET /v1/models/{name}", "POST /v1/chat/completions", "POST /v1/responses"),

@@ -10,6 +10,7 @@ from uuid import uuid4
 
 import pytest
 from django.utils import timezone
+from django.utils.html import escape
 
 from accounts.models import User
 from chat.conversations.export import _json_lists
@@ -251,7 +252,7 @@ def test_a_stop_or_a_crash_while_citations_are_checked_keeps_the_answer_with_a_n
         assert (reading.status, reading.answer, reading.code) == (Reading.Status.DONE, SAYS, "")
         assert reading.citation_check["checked"] == 2 and len(reading.citation_check["doubts"]) == 1
         page = signed_in(person.user).get(f"/readings/{reading.pk}/").content.decode()
-        assert jobs.NOT_CHECKED in page and "90 kg" in page
+        assert escape(jobs.NOT_CHECKED) in page and "90 kg" in page
 
 
 def test_a_part_that_the_model_finds_too_long_is_divided(
