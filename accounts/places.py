@@ -45,8 +45,9 @@ GROUPS = (
         "security",
         _("Security"),
         (
-            SettingsPage("email", _("E-mail"), "settings:email", "mail"),
+            # First, since on a phone its group opens it: the next ones may ask for a new sign-in.
             SettingsPage("password", _("Password"), "settings:password", "lock"),
+            SettingsPage("email", _("E-mail"), "settings:email", "mail"),
             SettingsPage("second-factor", _("Second factor"), "settings:second-factor", "admin"),
             SettingsPage("sessions", _("Sessions"), "settings:sessions", "leave"),
         ),

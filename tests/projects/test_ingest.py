@@ -39,13 +39,13 @@ def ingest(person: Person, path: Path) -> Ingestion:
 
 def test_a_folder_goes_into_a_project_once(person: Person, folder: Path) -> None:
     first = ingest(person, folder)
-    assert first == Ingestion(0, "Archive: 2 read, 0 there already, 0 failed")
+    assert first == Ingestion(0, "Archive: 2 read, 0 already there, 0 failed")
     [project] = person.caller.get("projects/")["results"]
     files = person.caller.get(f"projects/{project['id']}/files/")["results"]
     assert [(file["name"], file["status"]) for file in files] == [("a.txt", "ready"), ("b.md", "ready")]
     (folder / "c.txt").write_text("The third file.")
     again = ingest(person, folder)
-    assert again == Ingestion(0, "Archive: 1 read, 2 there already, 0 failed")
+    assert again == Ingestion(0, "Archive: 1 read, 2 already there, 0 failed")
     assert len(person.caller.get("files/")["results"]) == 3
 
 
@@ -57,7 +57,7 @@ def test_what_fails_is_listed_and_tried_again(person: Person, folder: Path) -> N
         ended = ingest(person, folder)
         lines = ended.stdout.splitlines()
         assert ended.status == 1
-        assert lines[0] == f"Archive: {2 - skipped} read, {skipped} there already, 2 failed"
+        assert lines[0] == f"Archive: {2 - skipped} read, {skipped} already there, 2 failed"
         assert sorted(line.strip().partition(": ")[0] for line in lines[1:]) == [str(broken), str(folder / "empty.txt")]
     assert len(person.caller.get("files/")["results"]) == 3
 

@@ -53,7 +53,7 @@ def test_a_refusal_is_a_sentence_in_its_place(application: Application, person: 
     run = scenario.begin()["id"]
     scenario.until(run, "done")
     again = client.post(f"/runs/{run}/retry/", headers=HTMX)
-    assert again.status_code == 409 and "is done" in again.content.decode()
+    assert again.status_code == 409 and "running or done" in again.content.decode()
 
 
 def test_a_fragment_that_has_not_changed_is_not_sent_again(
