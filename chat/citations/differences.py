@@ -13,7 +13,18 @@ from enum import StrEnum
 from functools import cached_property
 from itertools import combinations, pairwise
 
-from chat.citations.vocabulary import GROUPS, IMPLICIT_NEGATIONS, NEGATIONS, POSSIBLE_NUMBERS, SCALES, UNITS, word_set
+from chat.citations.vocabulary import (
+    GROUPS,
+    IMPLICIT_NEGATIONS,
+    MONTHS,
+    NEGATIONS,
+    NUMBER_WORDS,
+    ONE,
+    POSSIBLE_NUMBERS,
+    SCALES,
+    UNITS,
+    word_set,
+)
 from chat.citations.words import (
     UMLAUTS,
     Word,
@@ -32,14 +43,15 @@ MAX_SOURCE_LENGTH = 160  # words of the source that are compared
 CONTENT_WEIGHT = 3  # a pair of content words counts as this many pairs of function words
 LEAST_PAIRED_SHARE = 0.65  # share of the words in pairs, by weight; below it, gaps are not compared
 EQUAL_OTHERWISE = 0.8  # share of the words in pairs, by weight; from it on, sentences differ in a few words only
+LEAST_AROUND = 2  # content words in pairs around a word that replaces another one
 SAME_MEANING = 0.6  # least cosine of a word and the word that it replaces, if the sentences are equal otherwise
 NEAR_MEANING = 0.28  # the same for sentences that differ more
 LEAST_COMPOUND = 5  # letters of a word that can be the end of a compound
 NEGATION_SCOPE = 3  # content words after a negation that it applies to
 WORDS_AROUND_PAIRS = 4  # words of the source before the first pair and after the last that may be exchanged
 LEAST_IN_ORDER = 0.9  # share of the words that must be in order once an exchange is undone
-MAX_EXCHANGED = 14  # words that are tested for an exchange
-MAX_RUN = 4  # words that are exchanged together
+MAX_EXCHANGED = 18  # words that are tested for an exchange
+MAX_RUN = 6  # words that are exchanged together
 DERIVING = word_set("un in im ir il non dis mis ver be ent er zer ge sub super over under pre post")
 ARTICLES = word_set("a an the der die das den dem des ein eine le la les un une")
 AUXILIARIES = word_set("is are was were be been being am get got wird werden wurde wurden est sont été fut")
@@ -47,6 +59,7 @@ AGENTS = word_set("by von vom durch par bởi")
 CONJUNCTIONS = word_set("and or und oder et ou và hoặc sowie as well nor")
 PREPOSITIONS = word_set("nach zu bis gegen vers à contre a đến tới sang")  # between two places or sides
 DEFINITE = word_set("the this that these those its their his her der die das dieser diese le la les ce cette")
+BEFORE_NOUNS = ARTICLES | DEFINITE | word_set("all every each any no alle jede jeder jedes kein keine chaque")
 UNIVERSAL = word_set("all every any no alle jeder jede jedes kein keine")
 POSSESSIVES = word_set("its his her their own sein seine seiner ihr ihre ihrer")
 PERSONS = word_set("he she they it his her hers their its er sie es il elle ils elles")
@@ -57,6 +70,11 @@ PREPOSITIONS_BEFORE_NOUNS = word_set(
     "from to in at on by for with of during until before after into under over von nach aus bei mit für zu bis vor "
     "từ đến tới ở tại de à en pour"
 )
+# Prepositions whose objects have a part that no other noun of the sentence has. “By” belongs to the passive, and both
+# sides of “with” may come in any order.
+PREPOSITIONS_OF_PARTS = word_set(
+    "from to in at on for of into under over von nach aus zu in für de à en pour từ đến tới"
+)
 PREPOSITION_DISTANCE = 3  # most words between a preposition and its noun, counting the noun
 NOUN_NEGATIONS = word_set("without ohne sans sin")  # negations of the noun after them
 BOUNDS = word_set("most maximum maximal höchstens đa")
@@ -64,6 +82,7 @@ THAN = word_set("than als hơn")
 UNTIL = word_set("until till before bis bevor trước")
 VERB_NEGATIONS = word_set("not cannot never nicht không chưa pas")  # negations of a verb
 NEGATION_DISTANCE = 6  # words around a negation in which another word can express it
+PERSONS_SPOKEN_TO = word_set("i me you we us")
 PRONOUNS = word_set("it they he she we this these one ones")
 
 
@@ -185,6 +204,22 @@ class Alignment:
         return sum(weight for at, weight in enumerate(weights) if at in paired) / max(1, sum(weights))
 
     @cached_property
+    def differs_in_one_place(self) -> bool:
+        """Whether one word or name replaces another one, and the sentence has no other words of its own."""
+        gaps = [gap for gap in self.gaps if any(word.content for word in gap.claim)]
+        if len(gaps) != 1 or sum(self.claim[at].content for at, _ in self.pairs) < LEAST_AROUND:
+            return False
+        own, others = ([word for word in words if word.content] for words in (gaps[0].claim, gaps[0].source))
+        if own and others and all(word.name for word in (*own, *others)):
+            return True
+        return len(own) == len(others) == 1 and abs(len(gaps[0].claim) - len(gaps[0].source)) <= 1
+
+    @property
+    def equal_otherwise(self) -> bool:
+        """Whether the sentences differ in a few words only."""
+        return self.share >= EQUAL_OTHERWISE or self.differs_in_one_place
+
+    @cached_property
     def unpaired(self) -> tuple[list[Word], list[Word]]:
         """The words of the sentence, and those of the source, that are in no pair."""
         rows, columns = {row for row, _ in self.pairs}, {column for _, column in self.pairs}
@@ -253,14 +288,14 @@ def differences(
     yield from _negations(alignment.claim, alignment.source)
     denied = _denied_opposites(alignment.claim, alignment.source) | _denied_opposites(alignment.source, alignment.claim)
     opposites = [reason for reason in _opposites(alignment) if reason[1] not in denied]
-    exchanged = list(_exchanged(alignment, fixed_order=fixed_order))
+    exchanged = list(_exchanged(alignment, fixed_order=fixed_order)) or list(_moved_prepositions(alignment))
     # “A is higher than B” means “B is lower than A”.
     compares = all(any(word.lower in THAN for word in words) for words in (alignment.claim, alignment.source))
     inverts = compares and any(are_opposites(word, other) for word in alignment.claim for other in alignment.source)
     if not (inverts and exchanged):
         yield from opposites
         yield from exchanged
-    if alignment.share >= LEAST_PAIRED_SHARE:
+    if alignment.share >= LEAST_PAIRED_SHARE or alignment.differs_in_one_place:
         for gap in alignment.gaps:
             yield from _replacements(gap, alignment, context, similarity)
 
@@ -279,17 +314,22 @@ def _replacements(
             yield DoubtKind.WORD, word.text
         if word.lower in UNIVERSAL and any(each.lower in POSSESSIVES for each in gap.source):
             yield DoubtKind.WORD, word.text
-    equal = alignment.share >= EQUAL_OTHERWISE
+    equal = alignment.equal_otherwise
     unpaired, unpaired_source = alignment.unpaired
     missing = [word for word in gap.source if word.content and (equal or not word.light) and not among(word, unpaired)]
     single = equal and sum(each.content for each in gap.claim) == len(missing) == 1
+    # The source may have the word elsewhere, but not if the word has taken the place of exactly one other.
+    elsewhere = gap.source if single and len(gap.claim) == len(gap.source) else unpaired_source
     added = [
         word
-        for word in gap.claim
-        if word.content and ((single and word.is_light_noun) or not word.light) and not _occurs(word, unpaired_source)
+        for at, word in enumerate(gap.claim)
+        if word.content
+        and (not word.light or (single and (word.is_light_noun or _is_noun(alignment.claim, gap.start + at))))
+        and not _occurs(word, elsewhere)
     ]
     pronoun = any(word.lower in PERSONS for word in unpaired_source)
     yield from _replaced_names(gap, equal=equal)
+    yield from _replaced_amounts(gap, equal=equal)
     for word in added if missing else ():
         if any(are_synonyms(word, each) for each in unpaired_source):
             continue
@@ -300,6 +340,11 @@ def _replacements(
             yield kind, word.text
 
 
+def _is_noun(words: Sequence[Word], at: int) -> bool:
+    """Return whether an article or the like stands before the word."""
+    return at > 0 and words[at - 1].lower in BEFORE_NOUNS
+
+
 def _replaced_names(gap: WordGap, *, equal: bool) -> Iterator[Reason]:
     """Yield the name in a gap that replaces another name, even if the sentence has the other name elsewhere."""
     names = [word for word in gap.claim if word.content]
@@ -308,6 +353,17 @@ def _replaced_names(gap: WordGap, *, equal: bool) -> Iterator[Reason]:
         return
     if not any(among(word, others) or _abbreviates(word, gap.source) for word in names):
         yield DoubtKind.NAME, " ".join(word.text for word in names)
+
+
+def _replaced_amounts(gap: WordGap, *, equal: bool) -> Iterator[Reason]:
+    """Yield the number in a gap that replaces “a”, or another number even if each may be another word."""
+    numbers = {NUMBER_WORDS[each.lower] for each in gap.source if each.lower in NUMBER_WORDS}
+    for word in gap.claim if equal else ():
+        value = NUMBER_WORDS.get(word.lower)
+        if value is None or value in numbers or word.lower in MONTHS:
+            continue
+        if len(gap.source) == len(gap.claim) and (numbers or (value > 1 and gap.source[0].lower in ONE)):
+            yield DoubtKind.NUMBER, word.text
 
 
 def _is_before_negation(words: Sequence[Word], at: int) -> bool:
@@ -523,6 +579,44 @@ def _preposition_of(word: Word, words: Sequence[Word]) -> str | None:
     at = next((at for at, each in enumerate(words) if same_word(word, each)), 0)
     before = words[max(0, at - PREPOSITION_DISTANCE) : at]
     return next((each.lower for each in reversed(before) if each.lower in PREPOSITIONS_BEFORE_NOUNS), None)
+
+
+def _moved_prepositions(alignment: Alignment) -> Iterator[Reason]:
+    """Yield two words of which one has lost the preposition that the other has gained, as in “B sends A to C”.
+
+    They are also exchanged if each has the preposition of the other. Numbers move with their units.
+    """
+    if alignment.share < LEAST_PAIRED_SHARE:
+        return
+    own, others = _objects(alignment.claim), _objects(alignment.source)
+    moved = [
+        (word, others.get(word.stem), own.get(word.stem))
+        for word in alignment.claim
+        if own.get(word.stem) != others.get(word.stem)
+        and not word.values
+        and (word.content or word.lower in PERSONS_SPOKEN_TO)
+        and all(sum(each.stem == word.stem for each in words) == 1 for words in (alignment.claim, alignment.source))
+    ]
+    for (word, before, now), (other, other_before, other_now) in combinations(moved, 2):
+        if before == other_now and now == other_before:
+            yield DoubtKind.ORDER, f"{word.text}, {other.text}"
+            return
+
+
+def _objects(words: Sequence[Word]) -> dict[str, str]:
+    """Return the preposition of each word that follows one directly or after function words, by the word's stem."""
+    objects: dict[str, str] = {}
+    preposition = ""
+    distance = 0
+    for word in words:
+        distance += 1
+        if word.lower in PREPOSITIONS_OF_PARTS:
+            preposition, distance = word.lower, 0
+        elif word.content or word.lower in PERSONS_SPOKEN_TO:
+            if preposition and distance <= PREPOSITION_DISTANCE:
+                objects[word.stem] = preposition
+            preposition = ""
+    return objects
 
 
 def _follows_same_word(gap: WordGap, alignment: Alignment) -> bool:

@@ -18,15 +18,15 @@ def word_set(words: str) -> frozenset[str]:
 
 
 FUNCTION_WORDS = word_set(
-    "a an the this that these those and or but nor so yet if then than as at by for from in into of off on onto "
-    "out over per to up upon via with within about above across after against along among amongst around before behind "
+    "a an the this that these those and or but nor so yet if then than as at by for from in into of off on onto out "
+    "over per to up upon via with within about above across after against along among amongst around before behind "
     "below beneath beside besides between beyond during under until is are was were be been being am do does did done "
     "doing have has had having will would shall should can could may might must ought i you he she it we they me him "
     "her us them my your his its our their who whom whose which what when where why how there here also however "
     "therefore thus hence moreover furthermore although though while whereas because since according such same other "
     "another any some each every both either neither all more most much many few very just only even still too again "
-    "now s t re ve ll d m said says say not no never none without cannot whether toward towards throughout despite "
-    "unless except like yes own instead rather quite well already always"
+    "now s t re ve ll d m mr mrs ms dr said says say not no never none without cannot whether toward towards "
+    "throughout despite unless except like yes own instead rather quite well already always"
 )
 # Frequent German words. In a sentence with them, a capital letter does not mark a name.
 GERMAN_WORDS = word_set(
@@ -47,6 +47,20 @@ FUNCTION_WORDS_BY_LANGUAGE = {
         "là của và các những được bị cho với trong trên dưới tại từ đến tới có này đó ấy khi thì mà như để về vào ra "
         "do bởi vì nên cũng đã đang sẽ rất mỗi hoặc hay nhưng nếu sau trước cùng việc sự còn rồi lại nữa theo bằng "
         "thuộc phải gồm không chưa ở một chỉ mới hằng hàng mọi cả lúc xuống lên trở ai gì nào"
+    ),
+    "fr": word_set(
+        "le la les un une des du de à au aux et ou mais donc ni car en dans par pour sur sous avec sans chez vers "
+        "entre est sont était étaient être été sera seront a ont avait avoir ayant peut peuvent pouvait doit doivent "
+        "il elle ils elles on nous vous je tu lui leur leurs son sa ses mon ma mes notre nos votre vos ce cet cette "
+        "ces cela celui celle ceux celles qui que quoi dont où quand comme si ne pas plus non aucun aucune jamais rien "
+        "tout toute tous toutes très aussi ainsi même mêmes se s d l qu n c j m t y lors lorsque afin après avant "
+        "depuis pendant jusque selon puis alors encore déjà fait quel quelle"
+    ),
+    "es": word_set(
+        "el la los las un una unos unas de del a al y o u e pero sino en con por para sin sobre entre hacia hasta "
+        "desde es son era eran ser sido está están fue fueron será ha han había haber puede pueden debe deben se su "
+        "sus mi tu le les lo que quien cual cuales cuyo donde cuando como si no ni nunca más muy también este esta "
+        "estos estas ese esa eso aquel aquella ya aún todo toda todos todas después antes durante según"
     ),
 }
 LEAST_FUNCTION_WORDS = 2  # function words from which a sentence counts as German or Vietnamese
@@ -153,7 +167,7 @@ _OPPOSITES = (
     "minimum most, maximum least, exceed most, before when, before upon, well poorly, well badly, good bad, good poor, "
     "alone together, automatic manual, automatically manually, surplus deficit, majority minority, full empty, inside "
     "outside, gross net, fixed variable, improve worsen, presence absence, ascend descend, advance retreat, "
-    "both one, both neither, also except, even except, including except, "
+    "in out, on off, both one, both neither, also except, even except, including except, "
     "including excluding, sale acquisition, sale purchase, trên dưới, trong ngoài, nhiều ít, lớn nhỏ, nhanh chậm, "
     "đầu cuối, mở đóng, mua bán, guilty innocent, agree disagree, agree object, minimum maximum"
 )
@@ -521,6 +535,15 @@ SYNONYMS = [
         "enden aufhören schließen",
         "zahlen bezahlen entrichten begleichen",
         "sein betragen beträgt",
+        "refuser rejeter décliner",
+        "envoyer transmettre expédier",
+        "utiliser employer",
+        "permettre autoriser",
+        "créer fonder établir",
+        "fournir offrir donner",
+        "indiquer préciser spécifier",
+        "augmenter croître",
+        "diminuer baisser réduire",
         "débuter commencer débuteront commenceront débute commence",
         "finir terminer achever",
         "durer",
@@ -619,20 +642,27 @@ _PHRASE_SYNONYMS = (
 PHRASE_SYNONYMS = {phrase: row.split(",")[0] for row in _PHRASE_SYNONYMS.split("|") for phrase in row.split(",")[1:]}
 # Irregular forms, after their base form.
 _IRREGULAR = (
-    "be is are was were been being am,begin began begun,become became,break broke broken,bring brought,build built,"
-    "buy bought,catch caught,choose chose chosen,come came,do does did done doing,draw drew drawn,drive drove driven,"
-    "eat ate eaten,fall fell fallen,feed fed,feel felt,fight fought,find found,flee fled,fly flew flown,get got gotten,"
-    "give gave given,go went gone goes,grow grew grown,have has had having,hear heard,hide hid hidden,hold held,"
-    "keep kept,know knew known,lay laid,lead led,leave left,lend lent,lie lain lies,lose lost,make made,mean meant,"
-    "meet met,pay paid,repay repaid,ride rode ridden,ring rang rung,rise rose risen,run ran,say said,see saw seen,"
-    "seek sought,sell sold,send sent,shine shone,show shown,sing sang sung,sink sank sunk,sit sat,sleep slept,"
-    "speak spoke spoken,spend spent,stand stood,steal stole stolen,strike struck,swim swam swum,take took taken,"
-    "teach taught,tell told,think thought,throw threw thrown,understand understood,wear wore worn,win won,"
-    "write wrote written,man men,woman women,child children,person people,half halves,life lives,"
-    "analysis analyses,crisis crises,criterion criteria,datum data,"
-    "ernennen ernennt ernannt,verlegen verlegt,beginnen beginnt begann begonnen,nehmen nimmt nahm genommen,"
-    "geben gibt gab gegeben,sein ist sind war waren gewesen,haben hat hatte hatten,werden wird wurde wurden worden,"
-    "schreiben schreibt schrieb geschrieben,halten hält hielt gehalten,finden findet fand gefunden,"
-    "gehen geht ging gegangen,kommen kommt kam gekommen,stehen steht stand gestanden,liegen liegt lag gelegen"
+    "be is are was were been being am,begin began begun,become became,break broke broken,bring brought,build built,buy "
+    "bought,catch caught,choose chose chosen,come came,do does did done doing,draw drew drawn,drive drove driven,eat "
+    "ate eaten,fall fell fallen,feed fed,feel felt,fight fought,find found,flee fled,fly flew flown,get got "
+    "gotten,give gave given,go went gone goes,grow grew grown,have has had having,hear heard,hide hid hidden,hold "
+    "held,keep kept,know knew known,lay laid,lead led,leave left,lend lent,lie lain lies,lose lost,make made,mean "
+    "meant,meet met,pay paid,repay repaid,ride rode ridden,ring rang rung,rise rose risen,run ran,say said,see saw "
+    "seen,seek sought,sell sold,send sent,shine shone,show shown,sing sang sung,sink sank sunk,sit sat,sleep "
+    "slept,speak spoke spoken,spend spent,stand stood,steal stole stolen,strike struck,swim swam swum,take took "
+    "taken,teach taught,tell told,think thought,throw threw thrown,understand understood,wear wore worn,win won,write "
+    "wrote written,man men,woman women,child children,person people,half halves,life lives,analysis analyses,crisis "
+    "crises,criterion criteria,datum data,ernennen ernennt ernannt,verlegen verlegt,beginnen beginnt begann "
+    "begonnen,nehmen nimmt nahm genommen,geben gibt gab gegeben,sein ist sind war waren gewesen,haben hat hatte "
+    "hatten,werden wird wurde wurden worden,schreiben schreibt schrieb geschrieben,halten hält hielt gehalten,finden "
+    "findet fand gefunden,gelten gilt galt gegolten,bieten bietet bot geboten,bleiben bleibt blieb geblieben,bringen "
+    "bringt brachte gebracht,denken denkt dachte gedacht,erhalten erhält erhielt,essen isst aß gegessen,fahren fährt "
+    "fuhr gefahren,fallen fällt fiel gefallen,fangen fängt fing gefangen,helfen hilft half geholfen,laden lädt lud "
+    "geladen,lassen lässt ließ gelassen,laufen läuft lief gelaufen,lesen liest las gelesen,rufen ruft rief "
+    "gerufen,schließen schließt schloss geschlossen,sehen sieht sah gesehen,sprechen spricht sprach gesprochen,steigen "
+    "steigt stieg gestiegen,sterben stirbt starb gestorben,tragen trägt trug getragen,treffen trifft traf "
+    "getroffen,treten tritt trat getreten,verlieren verliert verlor verloren,wachsen wächst wuchs gewachsen,ziehen "
+    "zieht zog gezogen,gehen geht ging gegangen,kommen kommt kam gekommen,stehen steht stand gestanden,liegen liegt "
+    "lag gelegen"
 )
 BASE_FORMS = {form: row.split()[0] for row in _IRREGULAR.split(",") for form in row.split()}

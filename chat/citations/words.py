@@ -66,6 +66,11 @@ _AGENT = re.compile(r"(?:er|or)s?$")
 _PATIENT = re.compile(r"ees?$")
 UMLAUTS = str.maketrans("äöü", "aou")
 _TENS = ["twenty", "thirty", "forty", "fifty", "sixty", "seventy", "eighty", "ninety"]
+# Numbers in words that a bound such as “up to” may stand before.
+_COUNTS = [
+    *("half", *_TENS, "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve"),
+    *("zwei", "drei", "vier", "fünf", "sechs", "sieben", "acht", "neun", "zehn", "elf", "zwölf"),
+]
 _DIGITS = ["one", "two", "three", "four", "five", "six", "seven", "eight", "nine"]
 _FRACTIONS = {"½": 0.5, "¼": 0.25, "¾": 0.75, "⅓": 1 / 3, "⅔": 2 / 3}
 # Spellings of one thing in several words or signs. Each becomes the spelling that the lists have.
@@ -82,6 +87,8 @@ _SPELLINGS = re.compile(
     r"|\b(?:not|never) (?:to )?exceed(?:s|ing)?\b)"
     r"|\b(?P<verb>must|may|shall|should|can|could|do|does|did|is|are|was|were|be) ?not (?P<between>(?:[a-z]++ ){0,3})"
     r"(?P<more>more|longer|higher|larger|later|greater|older) than\b"
+    rf"|(?P<up_to>\b(?:up to|bis zu) (?=[\d$€£¥]|(?:{'|'.join(_COUNTS)})\b))"
+    r"|(?P<no_longer>\bno longer\b)"
     r"|(?P<degrees>° ?[cf]\b)"
     r"|(?P<least>\b(?:no|not) (?:less|fewer|shorter|lower|smaller|earlier|sooner|younger) than\b)",
     re.IGNORECASE,
@@ -157,6 +164,8 @@ def _with_amounts(words: Sequence[Word]) -> list[Word]:
     measured = list(words)
     for at, word in enumerate(words):
         following = words[at + 1] if at + 1 < len(words) else None
+        if word.lower == "half" and (following is None or following.lower not in UNITS):
+            measured[at] = replace(word, amounts=frozenset({Amount(UNITS["%"][0], 50.0)}))
         if following is not None and following.lower in PARTS and (word.values or word.lower in ONE):
             share = next(iter(word.values), 1.0) * PARTS[following.lower]
             measured[at + 1] = replace(following, amounts=frozenset({Amount(UNITS["%"][0], round(share))}))
@@ -189,13 +198,21 @@ def _word(text: str, following: str, *, initial: bool, language: str) -> Word:
     return Word(text, lower, base, values, name, content)
 
 
+_FIXED_SPELLINGS = {
+    "percent": "percent",
+    "area": "km2",
+    "most": "at most",
+    "least": "at least",
+    "up_to": "at most ",
+    "no_longer": "not",
+}
+
+
 def _one_spelling(match: re.Match[str]) -> str:
     """Return the spelling of the lists for a spelling of `_SPELLINGS`."""
     match match.lastgroup:
-        case "percent":
-            return "percent"
-        case "area":
-            return "km2"
+        case fixed if fixed in _FIXED_SPELLINGS:
+            return _FIXED_SPELLINGS[fixed]
         case "half":
             hour = int(match["hour"]) % 12 + (12 if match["half"] in "pP" else 0)
             minute = match["minute"] or ""
@@ -212,8 +229,6 @@ def _one_spelling(match: re.Match[str]) -> str:
             return f"{'may' if verb in ('must', 'shall', 'should') else verb} {match['between']}at most"
         case "degrees":
             return " celsius" if match[0][-1] in "cC" else " fahrenheit"
-        case "most" | "least" as bound:
-            return f"at {bound}"
         case _:
             return match["full_hour"] or match["ordinal"]
 
