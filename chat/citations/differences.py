@@ -44,6 +44,8 @@ CONTENT_WEIGHT = 3  # a pair of content words counts as this many pairs of funct
 LEAST_PAIRED_SHARE = 0.65  # share of the words in pairs, by weight; below it, gaps are not compared
 EQUAL_OTHERWISE = 0.8  # share of the words in pairs, by weight; from it on, sentences differ in a few words only
 LEAST_AROUND = 2  # content words in pairs around a word that replaces another one
+LEAST_AROUND_PHRASE = 0.5  # share of the words in pairs, by weight, around a phrase that replaces another one
+MAX_PHRASE = 3  # words of it
 SAME_MEANING = 0.6  # least cosine of a word and the word that it replaces, if the sentences are equal otherwise
 NEAR_MEANING = 0.28  # the same for sentences that differ more
 LEAST_COMPOUND = 5  # letters of a word that can be the end of a compound
@@ -76,6 +78,9 @@ PREPOSITIONS_OF_PARTS = word_set(
     "from to in at on for of into under over von nach aus zu in für de à en pour từ đến tới"
 )
 PREPOSITION_DISTANCE = 3  # most words between a preposition and its noun, counting the noun
+EXCEPTIONS = word_set("except unless but other than außer sauf ngoại trừ")  # after a negation they mean “only”
+ONLY = word_set("only solely exclusively alone nur ausschließlich seulement uniquement chỉ")
+OTHERWISE = word_set("otherwise else sonst andernfalls sinon autrement")  # “if not”
 NOUN_NEGATIONS = word_set("without ohne sans sin")  # negations of the noun after them
 BOUNDS = word_set("most maximum maximal höchstens đa")
 THAN = word_set("than als hơn")
@@ -127,7 +132,7 @@ class WordGap:
     """The words of the sentence (`claim`) and of the source between the same two pairs.
 
     `start` and `place` are the positions of their first words in the sentence and in the source. `before` is the word
-    before the gap in the source.
+    before the gap in the source, `before_claim` the one in the sentence.
     """
 
     claim: Sequence[Word]
@@ -135,6 +140,7 @@ class WordGap:
     start: int
     place: int
     before: Word | None
+    before_claim: Word | None
 
 
 class Alignment:
@@ -214,6 +220,16 @@ class Alignment:
             return True
         return len(own) == len(others) == 1 and abs(len(gaps[0].claim) - len(gaps[0].source)) <= 1
 
+    @cached_property
+    def differs_in_one_phrase(self) -> bool:
+        """Whether a phrase without function words replaces another one, and the sentence has no other words."""
+        gaps = [gap for gap in self.gaps if any(word.content for word in gap.claim)]
+        if len(gaps) != 1 or self.share < LEAST_AROUND_PHRASE:
+            return False
+        own, others = gaps[0].claim, gaps[0].source
+        lengths = all(1 < len(words) <= MAX_PHRASE for words in (own, others))
+        return lengths and all(word.content and not word.light for word in (*own, *others))
+
     @property
     def equal_otherwise(self) -> bool:
         """Whether the sentences differ in a few words only."""
@@ -239,6 +255,7 @@ class Alignment:
                 row + 1,
                 column + 1,
                 self.source[column] if column >= 0 else None,
+                self.claim[row] if row >= 0 else None,
             )
             for (row, column), (next_row, next_column) in pairwise(ends)
             if next_row - row > 1
@@ -289,13 +306,14 @@ def differences(
     denied = _denied_opposites(alignment.claim, alignment.source) | _denied_opposites(alignment.source, alignment.claim)
     opposites = [reason for reason in _opposites(alignment) if reason[1] not in denied]
     exchanged = list(_exchanged(alignment, fixed_order=fixed_order)) or list(_moved_prepositions(alignment))
+    yield from _mixed_clauses(alignment)
     # “A is higher than B” means “B is lower than A”.
     compares = all(any(word.lower in THAN for word in words) for words in (alignment.claim, alignment.source))
     inverts = compares and any(are_opposites(word, other) for word in alignment.claim for other in alignment.source)
     if not (inverts and exchanged):
         yield from opposites
         yield from exchanged
-    if alignment.share >= LEAST_PAIRED_SHARE or alignment.differs_in_one_place:
+    if alignment.share >= LEAST_PAIRED_SHARE or alignment.differs_in_one_place or alignment.differs_in_one_phrase:
         for gap in alignment.gaps:
             yield from _replacements(gap, alignment, context, similarity)
 
@@ -324,7 +342,7 @@ def _replacements(
         word
         for at, word in enumerate(gap.claim)
         if word.content
-        and (not word.light or (single and (word.is_light_noun or _is_noun(alignment.claim, gap.start + at))))
+        and (not word.light or (single and (word.is_light_noun or _is_head(alignment.claim, gap.start + at))))
         and not _occurs(word, elsewhere)
     ]
     pronoun = any(word.lower in PERSONS for word in unpaired_source)
@@ -340,9 +358,9 @@ def _replacements(
             yield kind, word.text
 
 
-def _is_noun(words: Sequence[Word], at: int) -> bool:
-    """Return whether an article or the like stands before the word."""
-    return at > 0 and words[at - 1].lower in BEFORE_NOUNS
+def _is_head(words: Sequence[Word], at: int) -> bool:
+    """Return whether an article, or the verb of a passive, stands before the word."""
+    return at > 0 and words[at - 1].lower in BEFORE_NOUNS | AUXILIARIES
 
 
 def _replaced_names(gap: WordGap, *, equal: bool) -> Iterator[Reason]:
@@ -384,8 +402,14 @@ def _may_replace(word: Word, missing: Sequence[Word], gap: WordGap, context: Seq
     """
     if word.values:
         return not any(each.values or each.lower in POSSIBLE_NUMBERS for each in gap.source)
-    if not word.name and all(each.name for each in missing) and len(missing) > 1:
-        return True  # a common noun does not replace several names
+    definite_noun = {each.lower for each in gap.claim} | {gap.before_claim.lower if gap.before_claim else ""}
+    if (
+        not word.name
+        and all(each.name for each in missing)
+        and len(missing) > 1
+        and not definite_noun.isdisjoint(ARTICLES | DEFINITE)
+    ):
+        return True  # “the company” replaces several names
     if any(are_opposites(word, each) for each in missing):
         return False
     if _denies(word) and any(each.lower in VERB_NEGATIONS for each in gap.source):
@@ -404,7 +428,9 @@ def _may_replace(word: Word, missing: Sequence[Word], gap: WordGap, context: Seq
     ):
         return True
     # One word may replace a phrase, as “hurt” for “had a negative influence on”.
-    is_phrase = len(missing) > 1 and any(not each.content for each in gap.source)
+    is_phrase = len(missing) > 1 and any(
+        not each.content and each.lower not in CONJUNCTIONS | ARTICLES for each in gap.source
+    )
     return _abbreviates(word, gap.source) or (is_phrase and sum(each.content for each in gap.claim) == 1)
 
 
@@ -480,6 +506,9 @@ def _denies_otherwise(words: Sequence[Word], at: int, other: Sequence[Word], pla
     near = other[max(0, place - NEGATION_DISTANCE) : place + NEGATION_DISTANCE]
     own = words[max(0, at - NEGATION_DISTANCE) : at + NEGATION_DISTANCE]
     if words[at].lower in VERB_NEGATIONS and any(_denies(word) and not among(word, own) for word in near):
+        return True
+    excepting = any(word.lower in EXCEPTIONS for word in words[at : at + 2 * NEGATION_DISTANCE])
+    if (excepting and any(word.lower in ONLY for word in near)) or any(word.lower in OTHERWISE for word in other):
         return True
     after = words[at + 1 : at + NEGATION_DISTANCE]
     if any(are_opposites(word, each) for word in after for each in near if not among(each, words)):
@@ -581,6 +610,36 @@ def _preposition_of(word: Word, words: Sequence[Word]) -> str | None:
     return next((each.lower for each in reversed(before) if each.lower in PREPOSITIONS_BEFORE_NOUNS), None)
 
 
+def _mixed_clauses(alignment: Alignment) -> Iterator[Reason]:
+    """Yield the first word that the source has in another clause with the same words before it.
+
+    “Members see all files, and guests see public files” does not say that members see public files.
+    """
+    claim, source = alignment.claim, alignment.source
+    for (row, column), (next_row, next_column) in pairwise(alignment.pairs):
+        if next_row != row + 1 or next_column <= column + 2 or not claim[next_row].content:
+            continue
+        repeated = 0
+        while (
+            repeated <= row
+            and next_column - 1 - repeated > column
+            and same_word(claim[row - repeated], source[next_column - 1 - repeated])
+        ):
+            repeated += 1
+        between = source[column + 1 : next_column - repeated]
+        verbs = [word for word in claim[row + 1 - repeated : row + 1] if word.content]
+        subject = any(word.content for word in claim[: row + 1 - repeated])
+        other_subject = [word for word in between if word.content and not among(word, claim)]
+        if (
+            verbs
+            and subject
+            and other_subject
+            and any(word.lower in CLAUSE_BEGINNINGS | CONJUNCTIONS for word in between)
+        ):
+            yield DoubtKind.ORDER, claim[next_row].text
+            return
+
+
 def _moved_prepositions(alignment: Alignment) -> Iterator[Reason]:
     """Yield two words of which one has lost the preposition that the other has gained, as in “B sends A to C”.
 
@@ -678,7 +737,7 @@ def _unique_words(claim: Sequence[Word], source: Sequence[Word]) -> list[tuple[i
     once = []
     for at, word in enumerate(claim):
         alike = sum(same_word(word, other) and bool(word.values) == bool(other.values) for other in claim)
-        if word.content and alike == 1:
+        if (word.content or word.lower in PERSONS_SPOKEN_TO) and alike == 1:
             places = [place for place, other in enumerate(source) if same_word(word, other)]
             if len(places) == 1:
                 once.append((at, places[0]))
@@ -718,6 +777,9 @@ def _same_between(between: Sequence[Word], between_source: Sequence[Word], fixed
         return False
     if own <= AUXILIARIES or others <= AUXILIARIES:
         return False  # “A is B” may also be written as “B is A”
+    content = {word.stem for word in between if word.content}
+    if own & AGENTS and content and content <= {word.stem for word in between_source}:
+        return True
     if fixed_order:
         return len(own & others) >= max(len(own), len(others)) / 2
     # In other languages the subject may follow the verb, so only words around a preposition are compared.

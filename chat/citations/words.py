@@ -39,6 +39,7 @@ _APPROXIMATE = re.compile(
     r"\b(?:about|around|roughly|approximately|nearly|almost|over|under|some|than|khoảng|etwa|rund|environ)\b|~",
     re.IGNORECASE,
 )
+_ELISION = re.compile(r"\b((?:jus|lors|puis)?qu|[ldsncjmt])['’](?=[^\W\d_]{2})", re.IGNORECASE)  # French
 _NUMERALS = "一二三四五六七八九"
 _NUMERAL = re.compile(
     f"[{_NUMERALS}两]?[十百千][{_NUMERALS}十百零]*|[{_NUMERALS}两](?=[年月日天周次个名人岁小分秒元条章节页倍])"
@@ -136,6 +137,7 @@ class Word:
 def words_of(sentence: str) -> list[Word]:
     """Return the words of a sentence in order."""
     text = unicodedata.normalize("NFC", sentence).replace("n't", " not").replace("n’t", " not")
+    text = _ELISION.sub(r"\1 ", text)
     text = _PHRASE.sub(lambda match: PHRASE_SYNONYMS[match[0].casefold()], text)
     text = prepare_text(_SPELLINGS.sub(_one_spelling, _NUMERAL.sub(_in_digits, text)))
     matches = list(_TOKEN.finditer(text))
