@@ -41,7 +41,7 @@ Similarity = Callable[[str, str], float]  # the cosine of two texts
 MAX_CLAIM_LENGTH = 90  # words of the sentence that are compared
 MAX_SOURCE_LENGTH = 160  # words of the source that are compared
 CONTENT_WEIGHT = 3  # a pair of content words counts as this many pairs of function words
-LEAST_PAIRED_SHARE = 0.65  # share of the words in pairs, by weight; below it, gaps are not compared
+LEAST_PAIRED_SHARE = 0.72  # share of the words in pairs, by weight; below it, gaps are not compared
 EQUAL_OTHERWISE = 0.8  # share of the words in pairs, by weight; from it on, sentences differ in a few words only
 LEAST_AROUND = 2  # content words in pairs around a word that replaces another one
 LEAST_AROUND_PHRASE = 0.5  # share of the words in pairs, by weight, around a phrase that replaces another one
@@ -61,7 +61,10 @@ AGENTS = word_set("by von vom durch par bởi")
 CONJUNCTIONS = word_set("and or und oder et ou và hoặc sowie as well nor")
 PREPOSITIONS = word_set("nach zu bis gegen vers à contre a đến tới sang")  # between two places or sides
 DEFINITE = word_set("the this that these those its their his her der die das dieser diese le la les ce cette")
-BEFORE_NOUNS = ARTICLES | DEFINITE | word_set("all every each any no alle jede jeder jedes kein keine chaque")
+BEFORE_NOUNS = (
+    ARTICLES | DEFINITE | word_set("all every each any no my your our alle jede jeder jedes kein keine chaque")
+)
+DEMONSTRATIVES = word_set("this that these those such dies diese dieser dieses ce cet cette ces này đó")
 UNIVERSAL = word_set("all every any no alle jeder jede jedes kein keine")
 POSSESSIVES = word_set("its his her their own sein seine seiner ihr ihre ihrer")
 PERSONS = word_set("he she they it his her hers their its er sie es il elle ils elles")
@@ -78,12 +81,19 @@ PREPOSITIONS_OF_PARTS = word_set(
     "from to in at on for of into under over von nach aus zu in für de à en pour từ đến tới"
 )
 PREPOSITION_DISTANCE = 3  # most words between a preposition and its noun, counting the noun
-EXCEPTIONS = word_set("except unless but other than außer sauf ngoại trừ")  # after a negation they mean “only”
-ONLY = word_set("only solely exclusively alone nur ausschließlich seulement uniquement chỉ")
+EXCEPTIONS = word_set(  # after a negation they mean “only”
+    "except unless but other than without until before außer ohne bis bevor sauf sans que ngoại trừ"
+)
+ONLY = word_set(
+    "only solely exclusively alone require requires required need needs must nur ausschließlich erst erfordert muss "
+    "müssen seul seule seulement uniquement chỉ"
+)
 OTHERWISE = word_set("otherwise else sonst andernfalls sinon autrement")  # “if not”
 NOUN_NEGATIONS = word_set("without ohne sans sin")  # negations of the noun after them
 BOUNDS = word_set("most maximum maximal höchstens đa")
 THAN = word_set("than als hơn")
+TIMES = word_set("before after without vor nach ohne avant après sans trước sau")
+AT_THE_TIME = word_set("on at during with am bei während mit pendant avec vào với")
 UNTIL = word_set("until till before bis bevor trước")
 VERB_NEGATIONS = word_set("not cannot never nicht không chưa pas")  # negations of a verb
 NEGATION_DISTANCE = 6  # words around a negation in which another word can express it
@@ -141,6 +151,11 @@ class WordGap:
     place: int
     before: Word | None
     before_claim: Word | None
+
+    @property
+    def is_tight(self) -> bool:
+        """Whether as many words replace each other, but for an article."""
+        return bool(self.source) and abs(len(self.claim) - len(self.source)) <= 1
 
 
 class Alignment:
@@ -335,6 +350,10 @@ def _replacements(
     equal = alignment.equal_otherwise
     unpaired, unpaired_source = alignment.unpaired
     missing = [word for word in gap.source if word.content and (equal or not word.light) and not among(word, unpaired)]
+    contents = [[word for word in words if word.content] for words in (gap.claim, gap.source)]
+    if equal and not missing and gap.is_tight and [len(each) for each in contents] == [1, 1]:
+        # The sentence has the word of the source elsewhere, and another word in its place.
+        missing = contents[1] if not among(contents[0][0], alignment.source) else []
     single = equal and sum(each.content for each in gap.claim) == len(missing) == 1
     # The source may have the word elsewhere, but not if the word has taken the place of exactly one other.
     elsewhere = gap.source if single and len(gap.claim) == len(gap.source) else unpaired_source
@@ -348,8 +367,9 @@ def _replacements(
     pronoun = any(word.lower in PERSONS for word in unpaired_source)
     yield from _replaced_names(gap, equal=equal)
     yield from _replaced_amounts(gap, equal=equal)
+    yield from _replaced_times(gap, equal=equal)
     for word in added if missing else ():
-        if any(are_synonyms(word, each) for each in unpaired_source):
+        if any(are_synonyms(word, each) for each in elsewhere):
             continue
         if not _may_replace(word, missing, gap, context, pronoun=pronoun) and not (
             similarity and _has_near_meaning(word, missing, equal, similarity)
@@ -359,8 +379,8 @@ def _replacements(
 
 
 def _is_head(words: Sequence[Word], at: int) -> bool:
-    """Return whether an article, or the verb of a passive, stands before the word."""
-    return at > 0 and words[at - 1].lower in BEFORE_NOUNS | AUXILIARIES
+    """Return whether an article or the like stands before the word."""
+    return at > 0 and words[at - 1].lower in BEFORE_NOUNS
 
 
 def _replaced_names(gap: WordGap, *, equal: bool) -> Iterator[Reason]:
@@ -382,6 +402,14 @@ def _replaced_amounts(gap: WordGap, *, equal: bool) -> Iterator[Reason]:
             continue
         if len(gap.source) == len(gap.claim) and (numbers or (value > 1 and gap.source[0].lower in ONE)):
             yield DoubtKind.NUMBER, word.text
+
+
+def _replaced_times(gap: WordGap, *, equal: bool) -> Iterator[Reason]:
+    """Yield “before” or “after” in place of a preposition such as “on”, or the other way round."""
+    if equal and len(gap.claim) == len(gap.source) == 1:
+        word, other = gap.claim[0].lower, gap.source[0].lower
+        if (word in TIMES and other in AT_THE_TIME) or (word in AT_THE_TIME and other in TIMES):
+            yield DoubtKind.WORD, gap.claim[0].text
 
 
 def _is_before_negation(words: Sequence[Word], at: int) -> bool:
@@ -421,15 +449,19 @@ def _may_replace(word: Word, missing: Sequence[Word], gap: WordGap, context: Seq
     named = any(each.name for each in missing)
     if any(each.lower in ("one", "ones") for each in gap.source):
         return True
+    anaphora = any(each.lower in DEMONSTRATIVES for each in (*gap.source, *([gap.before] if gap.before else [])))
     if among(word, context) and (
-        (definite and named and not word.name)
+        (anaphora and all(each.is_light_noun or each.light for each in missing))
+        or (definite and named and not word.name)
         or (word.name and not named and (pronoun or any(each.lower in DEFINITE for each in gap.source)))
         or any(each.lower in PRONOUNS for each in gap.source)
     ):
         return True
     # One word may replace a phrase, as “hurt” for “had a negative influence on”.
-    is_phrase = len(missing) > 1 and any(
-        not each.content and each.lower not in CONJUNCTIONS | ARTICLES for each in gap.source
+    comma = next((at for at, each in enumerate(gap.source) if at and each.after_comma), len(gap.source))
+    phrase = gap.source[:comma] if gap.before is not None and gap.before.content else gap.source
+    is_phrase = sum(each in missing for each in phrase) > 1 and any(
+        not each.content and each.lower not in CONJUNCTIONS | ARTICLES for each in phrase
     )
     return _abbreviates(word, gap.source) or (is_phrase and sum(each.content for each in gap.claim) == 1)
 
@@ -469,7 +501,8 @@ def _opposites(alignment: Alignment) -> Iterator[Reason]:
     unpaired, unpaired_source = alignment.unpaired
     for gap in alignment.gaps:
         for word in gap.claim:
-            if any(are_opposites(word, other) for other in gap.source) and not among(word, unpaired_source):
+            tight = len(gap.claim) == len(gap.source) == 1 and not among(gap.source[0], unpaired)
+            if any(are_opposites(word, other) for other in gap.source) and (tight or not among(word, unpaired_source)):
                 yield DoubtKind.OPPOSITE, word.text
     for word in unpaired if alignment.share >= LEAST_PAIRED_SHARE else ():
         opposites = [other for other in unpaired_source if are_opposites(word, other)]
@@ -507,7 +540,9 @@ def _denies_otherwise(words: Sequence[Word], at: int, other: Sequence[Word], pla
     own = words[max(0, at - NEGATION_DISTANCE) : at + NEGATION_DISTANCE]
     if words[at].lower in VERB_NEGATIONS and any(_denies(word) and not among(word, own) for word in near):
         return True
-    excepting = any(word.lower in EXCEPTIONS for word in words[at : at + 2 * NEGATION_DISTANCE])
+    excepting = words[at].lower not in NOUN_NEGATIONS and any(
+        word.lower in EXCEPTIONS for word in words[at + 1 : at + 2 * NEGATION_DISTANCE]
+    )
     if (excepting and any(word.lower in ONLY for word in near)) or any(word.lower in OTHERWISE for word in other):
         return True
     after = words[at + 1 : at + NEGATION_DISTANCE]
@@ -542,7 +577,16 @@ def _denied_opposites(words: Sequence[Word], other: Sequence[Word]) -> set[str]:
 
 
 def _negates(words: Sequence[Word], at: int) -> bool:
-    return words[at].lower in NEGATIONS and not (at + 1 < len(words) and words[at + 1].lower == "only")
+    """Return whether the word is a negation, and no part of an earlier or a later one."""
+    lower = words[at].lower
+    if lower not in NEGATIONS:
+        return False
+    following = [word.lower for word in words[at + 1 : at + 1 + NEGATION_DISTANCE]]
+    if lower == "ne":  # “ne ... que” is “only”, and “pas” counts itself
+        return NEGATIONS.isdisjoint(following) and "que" not in following and "qu" not in following
+    if lower == "nor":
+        return all(word.lower != "neither" for word in words[:at])
+    return following[:1] != ["only"]
 
 
 def _negate_same_word(scope: Sequence[Word], other: Sequence[Word]) -> bool:
@@ -580,7 +624,11 @@ def _exchanged_gaps(alignment: Alignment, fixed_order: bool) -> tuple[Sequence[W
             between_source = alignment.source[one.place + len(one.source) : two.place]
             same = all(among(word, between_source) for word in between if word.content)
             stay = all(_follows_same_word(gap, alignment) for gap in (one, two))
-            if same and (stay or _same_between(between, between_source, fixed_order)):
+            if (
+                same
+                and not _changes_voice(between, between_source)
+                and (stay or _same_between(between, between_source, fixed_order))
+            ):
                 return first, second
     return None
 
@@ -616,6 +664,7 @@ def _mixed_clauses(alignment: Alignment) -> Iterator[Reason]:
     “Members see all files, and guests see public files” does not say that members see public files.
     """
     claim, source = alignment.claim, alignment.source
+    rows = {row for row, _ in alignment.pairs}
     for (row, column), (next_row, next_column) in pairwise(alignment.pairs):
         if next_row != row + 1 or next_column <= column + 2 or not claim[next_row].content:
             continue
@@ -630,6 +679,9 @@ def _mixed_clauses(alignment: Alignment) -> Iterator[Reason]:
         verbs = [word for word in claim[row + 1 - repeated : row + 1] if word.content]
         subject = any(word.content for word in claim[: row + 1 - repeated])
         other_subject = [word for word in between if word.content and not among(word, claim)]
+        own = [word for at, word in enumerate(claim) if word.content and at not in rows]
+        if any(among(word, source[column:]) for word in own):
+            continue
         if (
             verbs
             and subject
@@ -773,7 +825,7 @@ def _same_between(between: Sequence[Word], between_source: Sequence[Word], fixed
     others = {word.lower for word in between_source} - ARTICLES
     if not own or not others or own <= CONJUNCTIONS or others <= CONJUNCTIONS:
         return False
-    if any(bool(kind & own) != bool(kind & others) for kind in (AUXILIARIES, AGENTS)):
+    if _changes_voice(between, between_source):
         return False
     if own <= AUXILIARIES or others <= AUXILIARIES:
         return False  # “A is B” may also be written as “B is A”
@@ -784,6 +836,12 @@ def _same_between(between: Sequence[Word], between_source: Sequence[Word], fixed
         return len(own & others) >= max(len(own), len(others)) / 2
     # In other languages the subject may follow the verb, so only words around a preposition are compared.
     return own == others and own <= PREPOSITIONS
+
+
+def _changes_voice(between: Sequence[Word], between_source: Sequence[Word]) -> bool:
+    """Return whether one of the sentences is active and the other one passive, by the words between two nouns."""
+    own, others = ({word.lower for word in words} for words in (between, between_source))
+    return any(own.isdisjoint(kind) != others.isdisjoint(kind) for kind in (AUXILIARIES, AGENTS))
 
 
 def _longest_increase(places: Sequence[int]) -> int:

@@ -70,7 +70,8 @@ LIGHT_WORDS = word_set(
     "describe mention note show be become remain mean serve consist belong possible various certain several number "
     "amount kind type form part example instance term case way thing fact time total together current usual general "
     "specific particular respective approximate rough typical normal main often sometimes usually generally typically "
-    "bestehen betragen befinden erfolgen möglich existieren vorhanden besitzen verfügen dienen enthalten gehören "
+    "dauern dauert gelten bestehen betragen befinden erfolgen möglich existieren vorhanden besitzen verfügen dienen "
+    "enthalten gehören "
     "élève élever correspond correspondre atteindre falloir faut constituer constitue représenter disposer posséder "
     "today year thing one different same new well known so-called particularly especially further additional need"
 )
@@ -100,6 +101,12 @@ NUMBER_WORDS = {
     **_values_of("zwei drei vier fünf sechs sieben acht neun zehn elf zwölf dreizehn vierzehn fünfzehn", first=2),
     **_values_of("zwanzig dreißig vierzig fünfzig sechzig siebzig achtzig neunzig", first=20, step=10),
     **_values_of("zweite dritte vierte fünfte sechste siebte achte neunte zehnte", first=2),
+    **_values_of(
+        "elfte zwölfte dreizehnte vierzehnte fünfzehnte sechzehnte siebzehnte achtzehnte neunzehnte", first=11
+    ),
+    **_values_of("elften zwölften dreizehnten vierzehnten fünfzehnten sechzehnten siebzehnten achtzehnten", first=11),
+    **_values_of("neunzehnten zwanzigsten einundzwanzigsten", first=19),
+    **_values_of("zwanzigste einundzwanzigste", first=20),
     **_values_of("zweiten dritten vierten fünften sechsten siebten achten neunten zehnten", first=2),
     **_values_of("deux trois quatre cinq six sept huit neuf dix onze douze treize quatorze quinze seize", first=2),
     **_values_of("vingt trente quarante cinquante soixante", first=20, step=10),
@@ -142,7 +149,9 @@ NEGATIONS = word_set(
 IMPLICIT_NEGATIONS = word_set(
     "avoid refuse fail lack unable prevent forbid forbidden prohibit ban exclude except excepting unless reject deny "
     "stop cease earliest instead omit skip ignore miss only rare seldom impossible exempt doubt unlike abstain absent "
-    "refrain free vermeiden vermeidet verboten untersagt außer nur erst frühestens cấm tránh chỉ sauf interdit"
+    "refrain free postpone adjourn defer await pending disable lack lose waive withhold vermeiden vermeidet "
+    "verboten untersagt außer nur erst "
+    "frühestens cấm tránh chỉ sauf interdit"
 )
 _OPPOSITES = (
     "up down, increase decrease, increase reduce, increase fall, increase decline, increase drop, rise decline, rise "
@@ -169,7 +178,15 @@ _OPPOSITES = (
     "minimum most, maximum least, exceed most, before when, before upon, well poorly, well badly, good bad, good poor, "
     "alone together, automatic manual, automatically manually, surplus deficit, majority minority, full empty, inside "
     "outside, gross net, fixed variable, improve worsen, presence absence, ascend descend, advance retreat, "
-    "in out, on off, both one, both neither, also except, even except, including except, "
+    "über unter, mit ohne, innerhalb außerhalb, neu alt, groß klein, lang kurz, schnell langsam, früh spät, warm kalt, "
+    "oben unten, links rechts, erste letzte, älteste neueste, ältesten neuesten, älteste jüngste, ältesten jüngsten, "
+    "öffnen schließen, kaufen verkaufen, wachsen schrumpfen, gewachsen geschrumpft, öffentlich privat, öffentlichen "
+    "privaten, erlauben verbieten, intern extern, eingehend ausgehend, eingehende ausgehende, avec sans, plus moins, "
+    "public privé, publics privés, interne externe, premier dernier, première dernière, ouvrir fermer, acheter vendre, "
+    "ancien nouveau, grand petit, rapide lent, supérieur inférieur, écrit oral, obligatoire facultatif, "
+    "in out, on off, easy difficult, simple complex, simple complicated, simple difficult, one several, one many, one "
+    "multiple, single several, single multiple, single many, unless including, popular unpopular, both one, "
+    "both neither, also except, even except, including except, "
     "including excluding, sale acquisition, sale purchase, trên dưới, trong ngoài, nhiều ít, lớn nhỏ, nhanh chậm, "
     "đầu cuối, mở đóng, mua bán, guilty innocent, agree disagree, agree object, minimum maximum"
 )
@@ -292,6 +309,8 @@ SYNONYMS = [
         "swallow ingest take",
         "apply put spread administer",
         "prescribe recommend",
+        "force cause lead compel prompt make",
+        "ceo chief executive",
         "cure heal treat",
         "avoid prevent",
         "symptom sign",
@@ -699,7 +718,7 @@ SYNONYMS = [
         "zahlen bezahlen entrichten begleichen",
         "sein betragen beträgt",
         "refuser rejeter décliner",
-        "envoyer transmettre expédier",
+        "envoyer envoyée envoyé transmettre expédier",
         "utiliser employer",
         "permettre autoriser",
         "créer fonder établir",
@@ -728,6 +747,23 @@ _GROUPS = (
     "morning|noon midday|afternoon|evening|midnight",
     "monday mon|tuesday tue|wednesday wed|thursday thu|friday fri|saturday sat|sunday sun",
     "red|blue|green|yellow|black|white|grey gray|orange|purple|pink|brown",
+    "iron|steel|wood wooden|glass|stone|brick|concrete|copper|gold golden|silver|plastic|leather|cotton|paper|bronze|"
+    "marble",
+    "oxygen|nitrogen|hydrogen|carbon|helium|methane|ammonia|chlorine|sulfur sulphur|sodium|calcium",
+    "son sons|daughter daughters|father fathers|mother mothers|brother brothers|sister sisters|uncle uncles|aunt aunts|"
+    "nephew nephews|niece nieces|cousin cousins|grandfather|grandmother|husband husbands|wife wives|widow|widower",
+    "breakfast|lunch|dinner|supper",
+    "cat cats|dog dogs|horse horses|cow cows|pig pigs|sheep|goat goats|rat rats|mouse mice|rabbit rabbits|bird birds",
+    "car cars|bus buses|train trains|plane planes aeroplane airplane aircraft|bicycle bicycles bike bikes|truck trucks|"
+    "satellite satellites",
+    "manager managers supervisor supervisors|employee employees worker workers staff|customer customers client clients",
+    "north|south|east|west",
+    "northern|southern|eastern|western",
+    "bachelor|master|doctorate doctoral doctor",
+    "misdemeanor misdemeanour misdemeanors|felony felonies",
+    "trademark trademarks|copyright copyrights|patent patents",
+    "http|https|ftp|smtp|ssh",
+    "pdf|csv|xml|json|html|docx|xlsx|png|jpeg jpg|tiff|gif",
     "nightly night|daily day|weekly week|monthly month|quarterly|yearly annually annual year",
 )
 GROUPS: dict[str, tuple[int, int]] = {}
@@ -805,6 +841,10 @@ _PHRASE_SYNONYMS = (
 PHRASE_SYNONYMS = {phrase: row.split(",")[0] for row in _PHRASE_SYNONYMS.split("|") for phrase in row.split(",")[1:]}
 # Irregular forms, after their base form.
 _IRREGULAR = (
+    "transmettre transmis transmet,permettre permis permet,mettre mis met,prendre pris prend prennent,faire fait font,"
+    "écrire écrit,lire lu,voir vu,recevoir reçu reçoit,tenir tenu tient,venir venu vient,devenir devenu devient,"
+    "détruire détruit,conduire conduit,ouvrir ouvert,offrir offert,découvrir découvert,perdre perdu,vendre vendu,"
+    "savoir su sait,vouloir voulu veut,vivre vécu vit,naître né née,mourir mort morte,"
     "be is are was were been being am,begin began begun,become became,break broke broken,bring brought,build built,buy "
     "bought,catch caught,choose chose chosen,come came,do does did done doing,draw drew drawn,drive drove driven,eat "
     "ate eaten,fall fell fallen,feed fed,feel felt,fight fought,find found,flee fled,fly flew flown,get got "
