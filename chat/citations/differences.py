@@ -356,20 +356,20 @@ def _replacements(
         missing = contents[1] if not among(contents[0][0], alignment.source) else []
     single = equal and sum(each.content for each in gap.claim) == len(missing) == 1
     # The source may have the word elsewhere, but not if the word has taken the place of exactly one other.
-    elsewhere = gap.source if single and len(gap.claim) == len(gap.source) else unpaired_source
+    other_words = gap.source if single and len(gap.claim) == len(gap.source) else unpaired_source
     added = [
         word
         for at, word in enumerate(gap.claim)
         if word.content
         and (not word.light or (single and (word.is_light_noun or _is_head(alignment.claim, gap.start + at))))
-        and not _occurs(word, elsewhere)
+        and not _occurs(word, other_words)
     ]
     pronoun = any(word.lower in PERSONS for word in unpaired_source)
     yield from _replaced_names(gap, equal=equal)
     yield from _replaced_amounts(gap, equal=equal)
     yield from _replaced_times(gap, equal=equal)
     for word in added if missing else ():
-        if any(are_synonyms(word, each) for each in elsewhere):
+        if any(are_synonyms(word, each) for each in other_words):
             continue
         if not _may_replace(word, missing, gap, context, pronoun=pronoun) and not (
             similarity and _has_near_meaning(word, missing, equal, similarity)
