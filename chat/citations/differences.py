@@ -13,7 +13,18 @@ from enum import StrEnum
 from functools import cached_property
 from itertools import combinations, pairwise
 
-from chat.citations.vocabulary import GROUPS, IMPLICIT_NEGATIONS, NEGATIONS, POSSIBLE_NUMBERS, SCALES, UNITS, word_set
+from chat.citations.vocabulary import (
+    GROUPS,
+    IMPLICIT_NEGATIONS,
+    MONTHS,
+    NEGATIONS,
+    NUMBER_WORDS,
+    ONE,
+    POSSIBLE_NUMBERS,
+    SCALES,
+    UNITS,
+    word_set,
+)
 from chat.citations.words import (
     UMLAUTS,
     Word,
@@ -30,16 +41,19 @@ Similarity = Callable[[str, str], float]  # the cosine of two texts
 MAX_CLAIM_LENGTH = 90  # words of the sentence that are compared
 MAX_SOURCE_LENGTH = 160  # words of the source that are compared
 CONTENT_WEIGHT = 3  # a pair of content words counts as this many pairs of function words
-LEAST_PAIRED_SHARE = 0.65  # share of the words in pairs, by weight; below it, gaps are not compared
+LEAST_PAIRED_SHARE = 0.72  # share of the words in pairs, by weight; below it, gaps are not compared
 EQUAL_OTHERWISE = 0.8  # share of the words in pairs, by weight; from it on, sentences differ in a few words only
+LEAST_AROUND = 2  # content words in pairs around a word that replaces another one
+LEAST_AROUND_PHRASE = 0.5  # share of the words in pairs, by weight, around a phrase that replaces another one
+MAX_PHRASE = 3  # words of it
 SAME_MEANING = 0.6  # least cosine of a word and the word that it replaces, if the sentences are equal otherwise
 NEAR_MEANING = 0.28  # the same for sentences that differ more
 LEAST_COMPOUND = 5  # letters of a word that can be the end of a compound
 NEGATION_SCOPE = 3  # content words after a negation that it applies to
 WORDS_AROUND_PAIRS = 4  # words of the source before the first pair and after the last that may be exchanged
 LEAST_IN_ORDER = 0.9  # share of the words that must be in order once an exchange is undone
-MAX_EXCHANGED = 14  # words that are tested for an exchange
-MAX_RUN = 4  # words that are exchanged together
+MAX_EXCHANGED = 18  # words that are tested for an exchange
+MAX_RUN = 6  # words that are exchanged together
 DERIVING = word_set("un in im ir il non dis mis ver be ent er zer ge sub super over under pre post")
 ARTICLES = word_set("a an the der die das den dem des ein eine le la les un une")
 AUXILIARIES = word_set("is are was were be been being am get got wird werden wurde wurden est sont été fut")
@@ -47,6 +61,10 @@ AGENTS = word_set("by von vom durch par bởi")
 CONJUNCTIONS = word_set("and or und oder et ou và hoặc sowie as well nor")
 PREPOSITIONS = word_set("nach zu bis gegen vers à contre a đến tới sang")  # between two places or sides
 DEFINITE = word_set("the this that these those its their his her der die das dieser diese le la les ce cette")
+BEFORE_NOUNS = (
+    ARTICLES | DEFINITE | word_set("all every each any no my your our alle jede jeder jedes kein keine chaque")
+)
+DEMONSTRATIVES = word_set("this that these those such dies diese dieser dieses ce cet cette ces này đó")
 UNIVERSAL = word_set("all every any no alle jeder jede jedes kein keine")
 POSSESSIVES = word_set("its his her their own sein seine seiner ihr ihre ihrer")
 PERSONS = word_set("he she they it his her hers their its er sie es il elle ils elles")
@@ -57,13 +75,29 @@ PREPOSITIONS_BEFORE_NOUNS = word_set(
     "from to in at on by for with of during until before after into under over von nach aus bei mit für zu bis vor "
     "từ đến tới ở tại de à en pour"
 )
+# Prepositions whose objects have a part that no other noun of the sentence has. “By” belongs to the passive, and both
+# sides of “with” may come in any order.
+PREPOSITIONS_OF_PARTS = word_set(
+    "from to in at on for of into under over von nach aus zu in für de à en pour từ đến tới"
+)
 PREPOSITION_DISTANCE = 3  # most words between a preposition and its noun, counting the noun
+EXCEPTIONS = word_set(  # after a negation they mean “only”
+    "except unless but other than without until before außer ohne bis bevor sauf sans que ngoại trừ"
+)
+ONLY = word_set(
+    "only solely exclusively alone require requires required need needs must nur ausschließlich erst erfordert muss "
+    "müssen seul seule seulement uniquement chỉ"
+)
+OTHERWISE = word_set("otherwise else sonst andernfalls sinon autrement")  # “if not”
 NOUN_NEGATIONS = word_set("without ohne sans sin")  # negations of the noun after them
 BOUNDS = word_set("most maximum maximal höchstens đa")
 THAN = word_set("than als hơn")
+TIMES = word_set("before after without vor nach ohne avant après sans trước sau")
+AT_THE_TIME = word_set("on at during with am bei während mit pendant avec vào với")
 UNTIL = word_set("until till before bis bevor trước")
 VERB_NEGATIONS = word_set("not cannot never nicht không chưa pas")  # negations of a verb
 NEGATION_DISTANCE = 6  # words around a negation in which another word can express it
+PERSONS_SPOKEN_TO = word_set("i me you we us")
 PRONOUNS = word_set("it they he she we this these one ones")
 
 
@@ -108,7 +142,7 @@ class WordGap:
     """The words of the sentence (`claim`) and of the source between the same two pairs.
 
     `start` and `place` are the positions of their first words in the sentence and in the source. `before` is the word
-    before the gap in the source.
+    before the gap in the source, `before_claim` the one in the sentence.
     """
 
     claim: Sequence[Word]
@@ -116,6 +150,12 @@ class WordGap:
     start: int
     place: int
     before: Word | None
+    before_claim: Word | None
+
+    @property
+    def is_tight(self) -> bool:
+        """Whether as many words replace each other, but for an article."""
+        return bool(self.source) and abs(len(self.claim) - len(self.source)) <= 1
 
 
 class Alignment:
@@ -185,6 +225,32 @@ class Alignment:
         return sum(weight for at, weight in enumerate(weights) if at in paired) / max(1, sum(weights))
 
     @cached_property
+    def differs_in_one_place(self) -> bool:
+        """Whether one word or name replaces another one, and the sentence has no other words of its own."""
+        gaps = [gap for gap in self.gaps if any(word.content for word in gap.claim)]
+        if len(gaps) != 1 or sum(self.claim[at].content for at, _ in self.pairs) < LEAST_AROUND:
+            return False
+        own, others = ([word for word in words if word.content] for words in (gaps[0].claim, gaps[0].source))
+        if own and others and all(word.name for word in (*own, *others)):
+            return True
+        return len(own) == len(others) == 1 and abs(len(gaps[0].claim) - len(gaps[0].source)) <= 1
+
+    @cached_property
+    def differs_in_one_phrase(self) -> bool:
+        """Whether a phrase without function words replaces another one, and the sentence has no other words."""
+        gaps = [gap for gap in self.gaps if any(word.content for word in gap.claim)]
+        if len(gaps) != 1 or self.share < LEAST_AROUND_PHRASE:
+            return False
+        own, others = gaps[0].claim, gaps[0].source
+        lengths = all(1 < len(words) <= MAX_PHRASE for words in (own, others))
+        return lengths and all(word.content and not word.light for word in (*own, *others))
+
+    @property
+    def equal_otherwise(self) -> bool:
+        """Whether the sentences differ in a few words only."""
+        return self.share >= EQUAL_OTHERWISE or self.differs_in_one_place
+
+    @cached_property
     def unpaired(self) -> tuple[list[Word], list[Word]]:
         """The words of the sentence, and those of the source, that are in no pair."""
         rows, columns = {row for row, _ in self.pairs}, {column for _, column in self.pairs}
@@ -204,6 +270,7 @@ class Alignment:
                 row + 1,
                 column + 1,
                 self.source[column] if column >= 0 else None,
+                self.claim[row] if row >= 0 else None,
             )
             for (row, column), (next_row, next_column) in pairwise(ends)
             if next_row - row > 1
@@ -253,14 +320,15 @@ def differences(
     yield from _negations(alignment.claim, alignment.source)
     denied = _denied_opposites(alignment.claim, alignment.source) | _denied_opposites(alignment.source, alignment.claim)
     opposites = [reason for reason in _opposites(alignment) if reason[1] not in denied]
-    exchanged = list(_exchanged(alignment, fixed_order=fixed_order))
+    exchanged = list(_exchanged(alignment, fixed_order=fixed_order)) or list(_moved_prepositions(alignment))
+    yield from _mixed_clauses(alignment)
     # “A is higher than B” means “B is lower than A”.
     compares = all(any(word.lower in THAN for word in words) for words in (alignment.claim, alignment.source))
     inverts = compares and any(are_opposites(word, other) for word in alignment.claim for other in alignment.source)
     if not (inverts and exchanged):
         yield from opposites
         yield from exchanged
-    if alignment.share >= LEAST_PAIRED_SHARE:
+    if alignment.share >= LEAST_PAIRED_SHARE or alignment.differs_in_one_place or alignment.differs_in_one_phrase:
         for gap in alignment.gaps:
             yield from _replacements(gap, alignment, context, similarity)
 
@@ -279,25 +347,40 @@ def _replacements(
             yield DoubtKind.WORD, word.text
         if word.lower in UNIVERSAL and any(each.lower in POSSESSIVES for each in gap.source):
             yield DoubtKind.WORD, word.text
-    equal = alignment.share >= EQUAL_OTHERWISE
+    equal = alignment.equal_otherwise
     unpaired, unpaired_source = alignment.unpaired
     missing = [word for word in gap.source if word.content and (equal or not word.light) and not among(word, unpaired)]
+    contents = [[word for word in words if word.content] for words in (gap.claim, gap.source)]
+    if equal and not missing and gap.is_tight and [len(each) for each in contents] == [1, 1]:
+        # The sentence has the word of the source elsewhere, and another word in its place.
+        missing = contents[1] if not among(contents[0][0], alignment.source) else []
     single = equal and sum(each.content for each in gap.claim) == len(missing) == 1
+    # The source may have the word elsewhere, but not if the word has taken the place of exactly one other.
+    other_words = gap.source if single and len(gap.claim) == len(gap.source) else unpaired_source
     added = [
         word
-        for word in gap.claim
-        if word.content and ((single and word.is_light_noun) or not word.light) and not _occurs(word, unpaired_source)
+        for at, word in enumerate(gap.claim)
+        if word.content
+        and (not word.light or (single and (word.is_light_noun or _is_head(alignment.claim, gap.start + at))))
+        and not _occurs(word, other_words)
     ]
     pronoun = any(word.lower in PERSONS for word in unpaired_source)
     yield from _replaced_names(gap, equal=equal)
+    yield from _replaced_amounts(gap, equal=equal)
+    yield from _replaced_times(gap, equal=equal)
     for word in added if missing else ():
-        if any(are_synonyms(word, each) for each in unpaired_source):
+        if any(are_synonyms(word, each) for each in other_words):
             continue
         if not _may_replace(word, missing, gap, context, pronoun=pronoun) and not (
             similarity and _has_near_meaning(word, missing, equal, similarity)
         ):
             kind = DoubtKind.NUMBER if word.values else DoubtKind.NAME if word.name else DoubtKind.WORD
             yield kind, word.text
+
+
+def _is_head(words: Sequence[Word], at: int) -> bool:
+    """Return whether an article or the like stands before the word."""
+    return at > 0 and words[at - 1].lower in BEFORE_NOUNS
 
 
 def _replaced_names(gap: WordGap, *, equal: bool) -> Iterator[Reason]:
@@ -308,6 +391,25 @@ def _replaced_names(gap: WordGap, *, equal: bool) -> Iterator[Reason]:
         return
     if not any(among(word, others) or _abbreviates(word, gap.source) for word in names):
         yield DoubtKind.NAME, " ".join(word.text for word in names)
+
+
+def _replaced_amounts(gap: WordGap, *, equal: bool) -> Iterator[Reason]:
+    """Yield the number in a gap that replaces “a”, or another number even if each may be another word."""
+    numbers = {NUMBER_WORDS[each.lower] for each in gap.source if each.lower in NUMBER_WORDS}
+    for word in gap.claim if equal else ():
+        value = NUMBER_WORDS.get(word.lower)
+        if value is None or value in numbers or word.lower in MONTHS:
+            continue
+        if len(gap.source) == len(gap.claim) and (numbers or (value > 1 and gap.source[0].lower in ONE)):
+            yield DoubtKind.NUMBER, word.text
+
+
+def _replaced_times(gap: WordGap, *, equal: bool) -> Iterator[Reason]:
+    """Yield “before” or “after” in place of a preposition such as “on”, or the other way round."""
+    if equal and len(gap.claim) == len(gap.source) == 1:
+        word, other = gap.claim[0].lower, gap.source[0].lower
+        if (word in TIMES and other in AT_THE_TIME) or (word in AT_THE_TIME and other in TIMES):
+            yield DoubtKind.WORD, gap.claim[0].text
 
 
 def _is_before_negation(words: Sequence[Word], at: int) -> bool:
@@ -328,8 +430,14 @@ def _may_replace(word: Word, missing: Sequence[Word], gap: WordGap, context: Seq
     """
     if word.values:
         return not any(each.values or each.lower in POSSIBLE_NUMBERS for each in gap.source)
-    if not word.name and all(each.name for each in missing) and len(missing) > 1:
-        return True  # a common noun does not replace several names
+    definite_noun = {each.lower for each in gap.claim} | {gap.before_claim.lower if gap.before_claim else ""}
+    if (
+        not word.name
+        and all(each.name for each in missing)
+        and len(missing) > 1
+        and not definite_noun.isdisjoint(ARTICLES | DEFINITE)
+    ):
+        return True  # “the company” replaces several names
     if any(are_opposites(word, each) for each in missing):
         return False
     if _denies(word) and any(each.lower in VERB_NEGATIONS for each in gap.source):
@@ -341,14 +449,20 @@ def _may_replace(word: Word, missing: Sequence[Word], gap: WordGap, context: Seq
     named = any(each.name for each in missing)
     if any(each.lower in ("one", "ones") for each in gap.source):
         return True
+    anaphora = any(each.lower in DEMONSTRATIVES for each in (*gap.source, *([gap.before] if gap.before else [])))
     if among(word, context) and (
-        (definite and named and not word.name)
+        (anaphora and all(each.is_light_noun or each.light for each in missing))
+        or (definite and named and not word.name)
         or (word.name and not named and (pronoun or any(each.lower in DEFINITE for each in gap.source)))
         or any(each.lower in PRONOUNS for each in gap.source)
     ):
         return True
     # One word may replace a phrase, as “hurt” for “had a negative influence on”.
-    is_phrase = len(missing) > 1 and any(not each.content for each in gap.source)
+    comma = next((at for at, each in enumerate(gap.source) if at and each.after_comma), len(gap.source))
+    phrase = gap.source[:comma] if gap.before is not None and gap.before.content else gap.source
+    is_phrase = sum(each in missing for each in phrase) > 1 and any(
+        not each.content and each.lower not in CONJUNCTIONS | ARTICLES for each in phrase
+    )
     return _abbreviates(word, gap.source) or (is_phrase and sum(each.content for each in gap.claim) == 1)
 
 
@@ -387,7 +501,8 @@ def _opposites(alignment: Alignment) -> Iterator[Reason]:
     unpaired, unpaired_source = alignment.unpaired
     for gap in alignment.gaps:
         for word in gap.claim:
-            if any(are_opposites(word, other) for other in gap.source) and not among(word, unpaired_source):
+            tight = len(gap.claim) == len(gap.source) == 1 and not among(gap.source[0], unpaired)
+            if any(are_opposites(word, other) for other in gap.source) and (tight or not among(word, unpaired_source)):
                 yield DoubtKind.OPPOSITE, word.text
     for word in unpaired if alignment.share >= LEAST_PAIRED_SHARE else ():
         opposites = [other for other in unpaired_source if are_opposites(word, other)]
@@ -425,6 +540,11 @@ def _denies_otherwise(words: Sequence[Word], at: int, other: Sequence[Word], pla
     own = words[max(0, at - NEGATION_DISTANCE) : at + NEGATION_DISTANCE]
     if words[at].lower in VERB_NEGATIONS and any(_denies(word) and not among(word, own) for word in near):
         return True
+    excepting = words[at].lower not in NOUN_NEGATIONS and any(
+        word.lower in EXCEPTIONS for word in words[at + 1 : at + 2 * NEGATION_DISTANCE]
+    )
+    if (excepting and any(word.lower in ONLY for word in near)) or any(word.lower in OTHERWISE for word in other):
+        return True
     after = words[at + 1 : at + NEGATION_DISTANCE]
     if any(are_opposites(word, each) for word in after for each in near if not among(each, words)):
         return True
@@ -457,7 +577,16 @@ def _denied_opposites(words: Sequence[Word], other: Sequence[Word]) -> set[str]:
 
 
 def _negates(words: Sequence[Word], at: int) -> bool:
-    return words[at].lower in NEGATIONS and not (at + 1 < len(words) and words[at + 1].lower == "only")
+    """Return whether the word is a negation, and no part of an earlier or a later one."""
+    lower = words[at].lower
+    if lower not in NEGATIONS:
+        return False
+    following = [word.lower for word in words[at + 1 : at + 1 + NEGATION_DISTANCE]]
+    if lower == "ne":  # “ne ... que” is “only”, and “pas” counts itself
+        return NEGATIONS.isdisjoint(following) and "que" not in following and "qu" not in following
+    if lower == "nor":
+        return all(word.lower != "neither" for word in words[:at])
+    return following[:1] != ["only"]
 
 
 def _negate_same_word(scope: Sequence[Word], other: Sequence[Word]) -> bool:
@@ -495,7 +624,11 @@ def _exchanged_gaps(alignment: Alignment, fixed_order: bool) -> tuple[Sequence[W
             between_source = alignment.source[one.place + len(one.source) : two.place]
             same = all(among(word, between_source) for word in between if word.content)
             stay = all(_follows_same_word(gap, alignment) for gap in (one, two))
-            if same and (stay or _same_between(between, between_source, fixed_order)):
+            if (
+                same
+                and not _changes_voice(between, between_source)
+                and (stay or _same_between(between, between_source, fixed_order))
+            ):
                 return first, second
     return None
 
@@ -523,6 +656,78 @@ def _preposition_of(word: Word, words: Sequence[Word]) -> str | None:
     at = next((at for at, each in enumerate(words) if same_word(word, each)), 0)
     before = words[max(0, at - PREPOSITION_DISTANCE) : at]
     return next((each.lower for each in reversed(before) if each.lower in PREPOSITIONS_BEFORE_NOUNS), None)
+
+
+def _mixed_clauses(alignment: Alignment) -> Iterator[Reason]:
+    """Yield the first word that the source has in another clause with the same words before it.
+
+    “Members see all files, and guests see public files” does not say that members see public files.
+    """
+    claim, source = alignment.claim, alignment.source
+    rows = {row for row, _ in alignment.pairs}
+    for (row, column), (next_row, next_column) in pairwise(alignment.pairs):
+        if next_row != row + 1 or next_column <= column + 2 or not claim[next_row].content:
+            continue
+        repeated = 0
+        while (
+            repeated <= row
+            and next_column - 1 - repeated > column
+            and same_word(claim[row - repeated], source[next_column - 1 - repeated])
+        ):
+            repeated += 1
+        between = source[column + 1 : next_column - repeated]
+        verbs = [word for word in claim[row + 1 - repeated : row + 1] if word.content]
+        subject = any(word.content for word in claim[: row + 1 - repeated])
+        other_subject = [word for word in between if word.content and not among(word, claim)]
+        own = [word for at, word in enumerate(claim) if word.content and at not in rows]
+        if any(among(word, source[column:]) for word in own):
+            continue
+        if (
+            verbs
+            and subject
+            and other_subject
+            and any(word.lower in CLAUSE_BEGINNINGS | CONJUNCTIONS for word in between)
+        ):
+            yield DoubtKind.ORDER, claim[next_row].text
+            return
+
+
+def _moved_prepositions(alignment: Alignment) -> Iterator[Reason]:
+    """Yield two words of which one has lost the preposition that the other has gained, as in “B sends A to C”.
+
+    They are also exchanged if each has the preposition of the other. Numbers move with their units.
+    """
+    if alignment.share < LEAST_PAIRED_SHARE:
+        return
+    own, others = _objects(alignment.claim), _objects(alignment.source)
+    moved = [
+        (word, others.get(word.stem), own.get(word.stem))
+        for word in alignment.claim
+        if own.get(word.stem) != others.get(word.stem)
+        and not word.values
+        and (word.content or word.lower in PERSONS_SPOKEN_TO)
+        and all(sum(each.stem == word.stem for each in words) == 1 for words in (alignment.claim, alignment.source))
+    ]
+    for (word, before, now), (other, other_before, other_now) in combinations(moved, 2):
+        if before == other_now and now == other_before:
+            yield DoubtKind.ORDER, f"{word.text}, {other.text}"
+            return
+
+
+def _objects(words: Sequence[Word]) -> dict[str, str]:
+    """Return the preposition of each word that follows one directly or after function words, by the word's stem."""
+    objects: dict[str, str] = {}
+    preposition = ""
+    distance = 0
+    for word in words:
+        distance += 1
+        if word.lower in PREPOSITIONS_OF_PARTS:
+            preposition, distance = word.lower, 0
+        elif word.content or word.lower in PERSONS_SPOKEN_TO:
+            if preposition and distance <= PREPOSITION_DISTANCE:
+                objects[word.stem] = preposition
+            preposition = ""
+    return objects
 
 
 def _follows_same_word(gap: WordGap, alignment: Alignment) -> bool:
@@ -584,7 +789,7 @@ def _unique_words(claim: Sequence[Word], source: Sequence[Word]) -> list[tuple[i
     once = []
     for at, word in enumerate(claim):
         alike = sum(same_word(word, other) and bool(word.values) == bool(other.values) for other in claim)
-        if word.content and alike == 1:
+        if (word.content or word.lower in PERSONS_SPOKEN_TO) and alike == 1:
             places = [place for place, other in enumerate(source) if same_word(word, other)]
             if len(places) == 1:
                 once.append((at, places[0]))
@@ -620,14 +825,23 @@ def _same_between(between: Sequence[Word], between_source: Sequence[Word], fixed
     others = {word.lower for word in between_source} - ARTICLES
     if not own or not others or own <= CONJUNCTIONS or others <= CONJUNCTIONS:
         return False
-    if any(bool(kind & own) != bool(kind & others) for kind in (AUXILIARIES, AGENTS)):
+    if _changes_voice(between, between_source):
         return False
     if own <= AUXILIARIES or others <= AUXILIARIES:
         return False  # “A is B” may also be written as “B is A”
+    content = {word.stem for word in between if word.content}
+    if own & AGENTS and content and content <= {word.stem for word in between_source}:
+        return True
     if fixed_order:
         return len(own & others) >= max(len(own), len(others)) / 2
     # In other languages the subject may follow the verb, so only words around a preposition are compared.
     return own == others and own <= PREPOSITIONS
+
+
+def _changes_voice(between: Sequence[Word], between_source: Sequence[Word]) -> bool:
+    """Return whether one of the sentences is active and the other one passive, by the words between two nouns."""
+    own, others = ({word.lower for word in words} for words in (between, between_source))
+    return any(own.isdisjoint(kind) != others.isdisjoint(kind) for kind in (AUXILIARIES, AGENTS))
 
 
 def _longest_increase(places: Sequence[int]) -> int:

@@ -25,6 +25,7 @@ from chat.citations.words import (
     Amount,
     Word,
     approximate,
+    language_of,
     same_number,
     same_origin,
     synonym_lines,
@@ -123,15 +124,16 @@ class PassageSentence:
 
 
 class IndexedPassage:
-    """The sentences of a passage, without blank ones, and where each word stands."""
+    """The sentences of a passage, without blank ones, where each word stands, and the language of the words."""
 
     def __init__(self, text: str) -> None:
         self.sentences: list[PassageSentence] = []
         self._stems: dict[str, list[int]] = {}
         self._numbers: dict[tuple[str, frozenset[float], frozenset[Amount]], tuple[Word, set[int]]] = {}
+        self.language = language_of(text)
         for start, end in spans(text):
             if line := " ".join(text[start:end].split()):
-                self._add(PassageSentence(start, end, line, words_of(line)))
+                self._add(PassageSentence(start, end, line, words_of(line, self.language)))
 
     def _add(self, sentence: PassageSentence) -> None:
         at = len(self.sentences)
@@ -186,11 +188,11 @@ def compare(
 
     `title` is the title of the passage's document. Its words count as words of the passage.
     """
-    words = words_of(sentence)
+    indexed = passage_of(passage)
+    words = words_of(sentence, indexed.language)
     content = [word for word in words if word.content]
     if len(content) < LEAST_WORDS:
         return None
-    indexed = passage_of(passage)
     all_sentences = indexed.sentences
     shares = indexed.shares(content)
     best = max(shares, default=0.0)
@@ -234,7 +236,7 @@ def _parts_from_elsewhere(
     """Yield the clauses of a sentence that joins two of the passage, with the sentence that each comes from."""
     clauses = _CLAUSE_ENDS.split(sentence)
     for clause in clauses[:MAX_CLAUSES] if len(clauses) > 1 else ():
-        words = words_of(clause)
+        words = words_of(clause, passage.language)
         content = [word for word in words if word.content]
         shares = passage.shares(content)
         best = max(shares, default=0.0)

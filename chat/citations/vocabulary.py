@@ -18,15 +18,15 @@ def word_set(words: str) -> frozenset[str]:
 
 
 FUNCTION_WORDS = word_set(
-    "a an the this that these those and or but nor so yet if then than as at by for from in into of off on onto "
-    "out over per to up upon via with within about above across after against along among amongst around before behind "
+    "a an the this that these those and or but nor so yet if then than as at by for from in into of off on onto out "
+    "over per to up upon via with within about above across after against along among amongst around before behind "
     "below beneath beside besides between beyond during under until is are was were be been being am do does did done "
     "doing have has had having will would shall should can could may might must ought i you he she it we they me him "
     "her us them my your his its our their who whom whose which what when where why how there here also however "
     "therefore thus hence moreover furthermore although though while whereas because since according such same other "
     "another any some each every both either neither all more most much many few very just only even still too again "
-    "now s t re ve ll d m said says say not no never none without cannot whether toward towards throughout despite "
-    "unless except like yes own instead rather quite well already always"
+    "now s t re ve ll d m mr mrs ms dr said says say not no never none without cannot whether toward towards "
+    "throughout despite unless except like yes own instead rather quite well already always"
 )
 # Frequent German words. In a sentence with them, a capital letter does not mark a name.
 GERMAN_WORDS = word_set(
@@ -48,6 +48,20 @@ FUNCTION_WORDS_BY_LANGUAGE = {
         "do bởi vì nên cũng đã đang sẽ rất mỗi hoặc hay nhưng nếu sau trước cùng việc sự còn rồi lại nữa theo bằng "
         "thuộc phải gồm không chưa ở một chỉ mới hằng hàng mọi cả lúc xuống lên trở ai gì nào"
     ),
+    "fr": word_set(
+        "le la les un une des du de à au aux et ou mais donc ni car en dans par pour sur sous avec sans chez vers "
+        "entre est sont était étaient être été sera seront a ont avait avoir ayant peut peuvent pouvait doit doivent "
+        "il elle ils elles on nous vous je tu lui leur leurs son sa ses mon ma mes notre nos votre vos ce cet cette "
+        "ces cela celui celle ceux celles qui que quoi dont où quand comme si ne pas plus non aucun aucune jamais rien "
+        "tout toute tous toutes très aussi ainsi même mêmes se s d l qu n c j m t y lors lorsque afin après avant "
+        "depuis pendant jusque selon puis alors encore déjà fait quel quelle"
+    ),
+    "es": word_set(
+        "el la los las un una unos unas de del a al y o u e pero sino en con por para sin sobre entre hacia hasta "
+        "desde es son era eran ser sido está están fue fueron será ha han había haber puede pueden debe deben se su "
+        "sus mi tu le les lo que quien cual cuales cuyo donde cuando como si no ni nunca más muy también este esta "
+        "estos estas ese esa eso aquel aquella ya aún todo toda todos todas después antes durante según"
+    ),
 }
 LEAST_FUNCTION_WORDS = 2  # function words from which a sentence counts as German or Vietnamese
 # Content words that a sentence may add or leave out without saying something else.
@@ -56,6 +70,9 @@ LIGHT_WORDS = word_set(
     "describe mention note show be become remain mean serve consist belong possible various certain several number "
     "amount kind type form part example instance term case way thing fact time total together current usual general "
     "specific particular respective approximate rough typical normal main often sometimes usually generally typically "
+    "dauern dauert gelten bestehen betragen befinden erfolgen möglich existieren vorhanden besitzen verfügen dienen "
+    "enthalten gehören "
+    "élève élever correspond correspondre atteindre falloir faut constituer constitue représenter disposer posséder "
     "today year thing one different same new well known so-called particularly especially further additional need"
 )
 # Nouns that a sentence may add, but not put in the place of another noun.
@@ -84,6 +101,12 @@ NUMBER_WORDS = {
     **_values_of("zwei drei vier fünf sechs sieben acht neun zehn elf zwölf dreizehn vierzehn fünfzehn", first=2),
     **_values_of("zwanzig dreißig vierzig fünfzig sechzig siebzig achtzig neunzig", first=20, step=10),
     **_values_of("zweite dritte vierte fünfte sechste siebte achte neunte zehnte", first=2),
+    **_values_of(
+        "elfte zwölfte dreizehnte vierzehnte fünfzehnte sechzehnte siebzehnte achtzehnte neunzehnte", first=11
+    ),
+    **_values_of("elften zwölften dreizehnten vierzehnten fünfzehnten sechzehnten siebzehnten achtzehnten", first=11),
+    **_values_of("neunzehnten zwanzigsten einundzwanzigsten", first=19),
+    **_values_of("zwanzigste einundzwanzigste", first=20),
     **_values_of("zweiten dritten vierten fünften sechsten siebten achten neunten zehnten", first=2),
     **_values_of("deux trois quatre cinq six sept huit neuf dix onze douze treize quatorze quinze seize", first=2),
     **_values_of("vingt trente quarante cinquante soixante", first=20, step=10),
@@ -126,7 +149,9 @@ NEGATIONS = word_set(
 IMPLICIT_NEGATIONS = word_set(
     "avoid refuse fail lack unable prevent forbid forbidden prohibit ban exclude except excepting unless reject deny "
     "stop cease earliest instead omit skip ignore miss only rare seldom impossible exempt doubt unlike abstain absent "
-    "refrain free vermeiden vermeidet verboten untersagt außer nur erst frühestens cấm tránh chỉ sauf interdit"
+    "refrain free postpone adjourn defer await pending disable lack lose waive withhold vermeiden vermeidet "
+    "verboten untersagt außer nur erst "
+    "frühestens cấm tránh chỉ sauf interdit"
 )
 _OPPOSITES = (
     "up down, increase decrease, increase reduce, increase fall, increase decline, increase drop, rise decline, rise "
@@ -153,7 +178,15 @@ _OPPOSITES = (
     "minimum most, maximum least, exceed most, before when, before upon, well poorly, well badly, good bad, good poor, "
     "alone together, automatic manual, automatically manually, surplus deficit, majority minority, full empty, inside "
     "outside, gross net, fixed variable, improve worsen, presence absence, ascend descend, advance retreat, "
-    "both one, both neither, also except, even except, including except, "
+    "über unter, mit ohne, innerhalb außerhalb, neu alt, groß klein, lang kurz, schnell langsam, früh spät, warm kalt, "
+    "oben unten, links rechts, erste letzte, älteste neueste, ältesten neuesten, älteste jüngste, ältesten jüngsten, "
+    "öffnen schließen, kaufen verkaufen, wachsen schrumpfen, gewachsen geschrumpft, öffentlich privat, öffentlichen "
+    "privaten, erlauben verbieten, intern extern, eingehend ausgehend, eingehende ausgehende, avec sans, plus moins, "
+    "public privé, publics privés, interne externe, premier dernier, première dernière, ouvrir fermer, acheter vendre, "
+    "ancien nouveau, grand petit, rapide lent, supérieur inférieur, écrit oral, obligatoire facultatif, "
+    "in out, on off, easy difficult, simple complex, simple complicated, simple difficult, one several, one many, one "
+    "multiple, single several, single multiple, single many, unless including, popular unpopular, both one, "
+    "both neither, also except, even except, including except, "
     "including excluding, sale acquisition, sale purchase, trên dưới, trong ngoài, nhiều ít, lớn nhỏ, nhanh chậm, "
     "đầu cuối, mở đóng, mua bán, guilty innocent, agree disagree, agree object, minimum maximum"
 )
@@ -276,6 +309,8 @@ SYNONYMS = [
         "swallow ingest take",
         "apply put spread administer",
         "prescribe recommend",
+        "force cause lead compel prompt make",
+        "ceo chief executive",
         "cure heal treat",
         "avoid prevent",
         "symptom sign",
@@ -517,10 +552,180 @@ SYNONYMS = [
         "web website online internet",
         "revenue sales turnover income",
         "profit earnings",
+        "optional voluntary facultative elective",
+        "mandatory compulsory obligatory required",
+        "convert transcode encode transform turn change become transfer",
+        "start begin initiate trigger",
+        "shrink scale downscale resize reduce",
+        "enlarge upscale scale resize extend",
+        "suffocate asphyxiate choke smother",
+        "smell odor odour scent aroma",
+        "notice perceive observe detect",
+        "erupt break burst",
+        "fire flame blaze",
+        "permit license licence",
+        "restore reinstate recover return",
+        "infringe violate breach fail",
+        "comply follow observe obey adhere conform",
+        "alone sole solely only exclusively single",
+        "boost promote reblog",
+        "trash bin recycle",
+        "share reshare",
+        "narrow restrict limit scope",
+        "broad wide",
+        "task job assignment",
+        "external outside outer",
+        "internal inside inner",
+        "worldwide global globally world",
+        "weak faint",
+        "easy easily simple simply effortless",
+        "hard hardly barely scarcely",
+        "owner proprietor holder",
+        "guest visitor",
+        "prioritize prioritise priority prefer preference",
+        "transfer transmit pass forward hand deliver",
+        "hide conceal mask obscure",
+        "reveal disclose expose unveil",
+        "pause hold interrupt suspend break",
+        "resume continue",
+        "delay lag hold",
+        "rapid rapidly quick quickly fast swift swiftly",
+        "slow slowly gradual gradually",
+        "full complete entire total whole",
+        "empty vacant blank",
+        "rule govern control",
+        "prove demonstrate confirm verify",
+        "verify check confirm validate test examine inspect",
+        "inspire prompt motivate evoke cause",
+        "essential necessity necessary necessaries",
+        "dwelling house home",
+        "earn receive get make",
+        "lose forfeit",
+        "save spare economize",
+        "select choose pick",
+        "search look seek find",
+        "locate find",
+        "collect gather receive",
+        "contain hold include have comprise",
+        "own possess have hold",
+        "wait await",
+        "ensure guarantee assure secure",
+        "handle process treat manage",
+        "skip omit exclude ignore",
+        "insert add put",
+        "fill complete",
+        "type enter input key",
+        "click press tap hit",
+        "display appear show",
+        "crash fail break",
+        "log record register journal",
+        "sign signature",
+        "grow increase expand rise",
+        "plan schedule intend",
+        "aim intend purpose target",
+        "cover insure",
+        "coverage insurance policy",
+        "worth valued value",
+        "paid fund finance funded",
+        "free gratis complimentary",
+        "gather meet assemble",
+        "meeting session conference gathering",
+        "argue reason claim contend",
+        "deny dispute reject",
+        "agree consent",
+        "describe depict portray",
+        "define specify determine set",
+        "belief opinion view",
+        "fear worry concern",
+        "concerned worried anxious afraid",
+        "like enjoy love",
+        "hate dislike",
+        "craftsman craftsmen artisan",
+        "merchant trader dealer",
+        "farmer grower",
+        "native indigenous local",
+        "remnant remains rest left remain",
+        "ancestor forefather",
+        "descendant offspring",
+        "assimilate integrate absorb",
+        "accelerate speed hasten",
+        "decelerate slow",
+        "destruction destroy loss",
+        "thin slim narrow",
+        "heavy weighty",
+        "dirty contaminated polluted",
+        "clean pure",
+        "pure undiluted",
+        "safe secure",
+        "secret hidden",
+        "certain sure",
+        "proportion share fraction percentage part",
+        "ratio proportion",
+        "sum total amount",
+        "exempt excluded free",
+        "deduct subtract take",
+        "postal mail post",
+        "bill invoice",
+        "receipt voucher",
+        "subsidize subsidise support fund",
+        "furnish equip",
+        "partner spouse",
+        "holiday vacation leave",
+        "absence leave",
+        "illness sick ill disease sickness",
+        "boss manager supervisor",
+        "hour hourly",
+        "quarterly quarter",
         "beginnen anfangen starten beginnt",
+        "anlegen angelegt erstellen erstellt erzeugen erzeugt",
+        "bestimmen festlegen festlegt legt regeln",
+        "benötigen brauchen erfordern braucht benötigt",
+        "erhalten bekommen kriegen",
+        "verwenden benutzen nutzen einsetzen gebrauchen",
+        "löschen entfernen entfernt",
+        "speichern sichern aufbewahren aufbewahrt ablegen",
+        "ändern anpassen verändern",
+        "senden schicken übermitteln übertragen verschicken",
+        "erlauben gestatten zulassen zulässig erlaubt möglich",
+        "verbieten untersagen verboten untersagt",
+        "manche einige",
+        "gründen errichten stiften",
+        "wohnung räume",
+        "vermieter eigentümer",
+        "mitarbeiter angestellte beschäftigte arbeitnehmer",
+        "firma unternehmen gesellschaft betrieb",
+        "arzt mediziner",
+        "auto wagen fahrzeug",
+        "bezahlen vergüten erstatten",
+        "kosten preis gebühr",
+        "gesamt ganz vollständig komplett",
+        "normalerweise regel üblicherweise meistens gewöhnlich",
+        "ende abschaffung abschluss schluss",
+        "passwort kennwort",
+        "anmeldung login",
+        "einstellung option",
+        "généralement souvent habituellement ordinairement",
+        "payer verser régler acquitter",
+        "locataire preneur",
+        "bailleur propriétaire",
+        "stocker conserver garder",
+        "supprimer effacer",
+        "modifier changer",
+        "durer durée",
+        "entreprise société",
+        "employé salarié",
         "enden aufhören schließen",
         "zahlen bezahlen entrichten begleichen",
         "sein betragen beträgt",
+        "refuser rejeter décliner",
+        "envoyer envoyée envoyé transmettre expédier",
+        "utiliser employer",
+        "permettre autoriser",
+        "créer fonder établir",
+        "fournir offrir donner",
+        "indiquer préciser spécifier",
+        "augmenter croître",
+        "diminuer baisser réduire",
         "débuter commencer débuteront commenceront débute commence",
         "finir terminer achever",
         "durer",
@@ -542,6 +747,23 @@ _GROUPS = (
     "morning|noon midday|afternoon|evening|midnight",
     "monday mon|tuesday tue|wednesday wed|thursday thu|friday fri|saturday sat|sunday sun",
     "red|blue|green|yellow|black|white|grey gray|orange|purple|pink|brown",
+    "iron|steel|wood wooden|glass|stone|brick|concrete|copper|gold golden|silver|plastic|leather|cotton|paper|bronze|"
+    "marble",
+    "oxygen|nitrogen|hydrogen|carbon|helium|methane|ammonia|chlorine|sulfur sulphur|sodium|calcium",
+    "son sons|daughter daughters|father fathers|mother mothers|brother brothers|sister sisters|uncle uncles|aunt aunts|"
+    "nephew nephews|niece nieces|cousin cousins|grandfather|grandmother|husband husbands|wife wives|widow|widower",
+    "breakfast|lunch|dinner|supper",
+    "cat cats|dog dogs|horse horses|cow cows|pig pigs|sheep|goat goats|rat rats|mouse mice|rabbit rabbits|bird birds",
+    "car cars|bus buses|train trains|plane planes aeroplane airplane aircraft|bicycle bicycles bike bikes|truck trucks|"
+    "satellite satellites",
+    "manager managers supervisor supervisors|employee employees worker workers staff|customer customers client clients",
+    "north|south|east|west",
+    "northern|southern|eastern|western",
+    "bachelor|master|doctorate doctoral doctor",
+    "misdemeanor misdemeanour misdemeanors|felony felonies",
+    "trademark trademarks|copyright copyrights|patent patents",
+    "http|https|ftp|smtp|ssh",
+    "pdf|csv|xml|json|html|docx|xlsx|png|jpeg jpg|tiff|gif",
     "nightly night|daily day|weekly week|monthly month|quarterly|yearly annually annual year",
 )
 GROUPS: dict[str, tuple[int, int]] = {}
@@ -619,20 +841,31 @@ _PHRASE_SYNONYMS = (
 PHRASE_SYNONYMS = {phrase: row.split(",")[0] for row in _PHRASE_SYNONYMS.split("|") for phrase in row.split(",")[1:]}
 # Irregular forms, after their base form.
 _IRREGULAR = (
-    "be is are was were been being am,begin began begun,become became,break broke broken,bring brought,build built,"
-    "buy bought,catch caught,choose chose chosen,come came,do does did done doing,draw drew drawn,drive drove driven,"
-    "eat ate eaten,fall fell fallen,feed fed,feel felt,fight fought,find found,flee fled,fly flew flown,get got gotten,"
-    "give gave given,go went gone goes,grow grew grown,have has had having,hear heard,hide hid hidden,hold held,"
-    "keep kept,know knew known,lay laid,lead led,leave left,lend lent,lie lain lies,lose lost,make made,mean meant,"
-    "meet met,pay paid,repay repaid,ride rode ridden,ring rang rung,rise rose risen,run ran,say said,see saw seen,"
-    "seek sought,sell sold,send sent,shine shone,show shown,sing sang sung,sink sank sunk,sit sat,sleep slept,"
-    "speak spoke spoken,spend spent,stand stood,steal stole stolen,strike struck,swim swam swum,take took taken,"
-    "teach taught,tell told,think thought,throw threw thrown,understand understood,wear wore worn,win won,"
-    "write wrote written,man men,woman women,child children,person people,half halves,life lives,"
-    "analysis analyses,crisis crises,criterion criteria,datum data,"
-    "ernennen ernennt ernannt,verlegen verlegt,beginnen beginnt begann begonnen,nehmen nimmt nahm genommen,"
-    "geben gibt gab gegeben,sein ist sind war waren gewesen,haben hat hatte hatten,werden wird wurde wurden worden,"
-    "schreiben schreibt schrieb geschrieben,halten hält hielt gehalten,finden findet fand gefunden,"
-    "gehen geht ging gegangen,kommen kommt kam gekommen,stehen steht stand gestanden,liegen liegt lag gelegen"
+    "transmettre transmis transmet,permettre permis permet,mettre mis met,prendre pris prend prennent,faire fait font,"
+    "écrire écrit,lire lu,voir vu,recevoir reçu reçoit,tenir tenu tient,venir venu vient,devenir devenu devient,"
+    "détruire détruit,conduire conduit,ouvrir ouvert,offrir offert,découvrir découvert,perdre perdu,vendre vendu,"
+    "savoir su sait,vouloir voulu veut,vivre vécu vit,naître né née,mourir mort morte,"
+    "be is are was were been being am,begin began begun,become became,break broke broken,bring brought,build built,buy "
+    "bought,catch caught,choose chose chosen,come came,do does did done doing,draw drew drawn,drive drove driven,eat "
+    "ate eaten,fall fell fallen,feed fed,feel felt,fight fought,find found,flee fled,fly flew flown,get got "
+    "gotten,give gave given,go went gone goes,grow grew grown,have has had having,hear heard,hide hid hidden,hold "
+    "held,keep kept,know knew known,lay laid,lead led,leave left,lend lent,lie lain lies,lose lost,make made,mean "
+    "meant,meet met,pay paid,repay repaid,ride rode ridden,ring rang rung,rise rose risen,run ran,say said,see saw "
+    "seen,seek sought,sell sold,send sent,shine shone,show shown,sing sang sung,sink sank sunk,sit sat,sleep "
+    "slept,speak spoke spoken,spend spent,stand stood,steal stole stolen,strike struck,swim swam swum,take took "
+    "taken,teach taught,tell told,think thought,throw threw thrown,understand understood,wear wore worn,win won,write "
+    "wrote written,man men,woman women,child children,person people,half halves,life lives,analysis analyses,crisis "
+    "crises,criterion criteria,datum data,ernennen ernennt ernannt,verlegen verlegt,beginnen beginnt begann "
+    "begonnen,nehmen nimmt nahm genommen,geben gibt gab gegeben,sein ist sind war waren gewesen,haben hat hatte "
+    "hatten,werden wird wurde wurden worden,schreiben schreibt schrieb geschrieben,halten hält hielt gehalten,finden "
+    "findet fand gefunden,gelten gilt galt gegolten,bieten bietet bot geboten,bleiben bleibt blieb geblieben,bringen "
+    "bringt brachte gebracht,denken denkt dachte gedacht,erhalten erhält erhielt,essen isst aß gegessen,fahren fährt "
+    "fuhr gefahren,fallen fällt fiel gefallen,fangen fängt fing gefangen,helfen hilft half geholfen,laden lädt lud "
+    "geladen,lassen lässt ließ gelassen,laufen läuft lief gelaufen,lesen liest las gelesen,rufen ruft rief "
+    "gerufen,schließen schließt schloss geschlossen,sehen sieht sah gesehen,sprechen spricht sprach gesprochen,steigen "
+    "steigt stieg gestiegen,sterben stirbt starb gestorben,tragen trägt trug getragen,treffen trifft traf "
+    "getroffen,treten tritt trat getreten,verlieren verliert verlor verloren,wachsen wächst wuchs gewachsen,ziehen "
+    "zieht zog gezogen,gehen geht ging gegangen,kommen kommt kam gekommen,stehen steht stand gestanden,liegen liegt "
+    "lag gelegen"
 )
 BASE_FORMS = {form: row.split()[0] for row in _IRREGULAR.split(",") for form in row.split()}

@@ -39,6 +39,8 @@ _APPROXIMATE = re.compile(
     r"\b(?:about|around|roughly|approximately|nearly|almost|over|under|some|than|khoảng|etwa|rund|environ)\b|~",
     re.IGNORECASE,
 )
+_ELISION = re.compile(r"\b((?:jus|lors|puis)?qu|[ldsncjmt])['’](?=[^\W\d_]{2})", re.IGNORECASE)  # French
+_COMMA = re.compile(r"[,;，；、]")
 _NUMERALS = "一二三四五六七八九"
 _NUMERAL = re.compile(
     f"[{_NUMERALS}两]?[十百千][{_NUMERALS}十百零]*|[{_NUMERALS}两](?=[年月日天周次个名人岁小分秒元条章节页倍])"
@@ -66,6 +68,11 @@ _AGENT = re.compile(r"(?:er|or)s?$")
 _PATIENT = re.compile(r"ees?$")
 UMLAUTS = str.maketrans("äöü", "aou")
 _TENS = ["twenty", "thirty", "forty", "fifty", "sixty", "seventy", "eighty", "ninety"]
+# Numbers in words that a bound such as “up to” may stand before.
+_COUNTS = [
+    *("half", *_TENS, "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve"),
+    *("zwei", "drei", "vier", "fünf", "sechs", "sieben", "acht", "neun", "zehn", "elf", "zwölf"),
+]
 _DIGITS = ["one", "two", "three", "four", "five", "six", "seven", "eight", "nine"]
 _FRACTIONS = {"½": 0.5, "¼": 0.25, "¾": 0.75, "⅓": 1 / 3, "⅔": 2 / 3}
 # Spellings of one thing in several words or signs. Each becomes the spelling that the lists have.
@@ -82,6 +89,8 @@ _SPELLINGS = re.compile(
     r"|\b(?:not|never) (?:to )?exceed(?:s|ing)?\b)"
     r"|\b(?P<verb>must|may|shall|should|can|could|do|does|did|is|are|was|were|be) ?not (?P<between>(?:[a-z]++ ){0,3})"
     r"(?P<more>more|longer|higher|larger|later|greater|older) than\b"
+    rf"|(?P<up_to>\b(?P<language>up to|bis zu) (?=[\d$€£¥]|(?:{'|'.join(_COUNTS)})\b))"
+    r"|(?P<no_longer>\bno longer\b)"
     r"|(?P<degrees>° ?[cf]\b)"
     r"|(?P<least>\b(?:no|not) (?:less|fewer|shorter|lower|smaller|earlier|sooner|younger) than\b)",
     re.IGNORECASE,
@@ -105,6 +114,7 @@ class Word:
     `lower` is the text in lower case. `stem` is the same for all forms of a word. `values` holds the possible values of
     a number; it is empty for other words. `name`: the word has a capital letter inside a sentence. `content`: the word
     has a meaning of its own. `amounts` holds what a number and its unit measure together; both words have it.
+    `after_comma`: a comma or a semicolon stands before the word.
     """
 
     text: str
@@ -114,6 +124,7 @@ class Word:
     name: bool = False
     content: bool = True
     amounts: frozenset["Amount"] = frozenset()
+    after_comma: bool = False
 
     @property
     def light(self) -> bool:
@@ -126,30 +137,47 @@ class Word:
         return self.lower in LIGHT_NOUNS or self.stem in _LIGHT_NOUN_STEMS
 
 
-def words_of(sentence: str) -> list[Word]:
-    """Return the words of a sentence in order."""
+def words_of(sentence: str, likely_language: str = "") -> list[Word]:
+    """Return the words of a sentence in order.
+
+    `likely_language`: the language of the sentence if its words do not tell another one, from `language_of`.
+    """
     text = unicodedata.normalize("NFC", sentence).replace("n't", " not").replace("n’t", " not")
+    text = _ELISION.sub(lambda match: "ne " if match[1] in "nN" else f"{match[1]} ", text)
     text = _PHRASE.sub(lambda match: PHRASE_SYNONYMS[match[0].casefold()], text)
     text = prepare_text(_SPELLINGS.sub(_one_spelling, _NUMERAL.sub(_in_digits, text)))
     matches = list(_TOKEN.finditer(text))
     words = []
     lower = {match[0].casefold() for match in matches}
-    language = _language_of(lower)
+    language = _language_of(lower, likely_language)
     for index, match in enumerate(matches):
         following = matches[index + 1][0].casefold() if index + 1 < len(matches) else ""
         if match[0].istitle() and match[0].casefold() in AMBIGUOUS_MONTHS:
             dated = following[:1].isdigit() or (index > 0 and matches[index - 1][0][0].isdigit())
             following = _A_DAY if dated else following
         initial = not index or bool(re.search(r"[.:!?•*\"“|(\[]\s*$", text[max(0, match.start() - 4) : match.start()]))
-        words.append(_word(match[0], following, initial=initial, language=language))
+        word = _word(match[0], following, initial=initial, language=language)
+        words.append(
+            replace(word, after_comma=True)
+            if index and _COMMA.search(text, matches[index - 1].end(), match.start())
+            else word
+        )
     return _with_amounts(words)
 
 
-def _language_of(lower: Set[str]) -> str:
-    """Return the language of function words that the words in lower case have; empty for English and all others."""
+def language_of(text: str) -> str:
+    """Return the language of function words that the text has; empty for English and all others."""
+    return _language_of({match[0].casefold() for match in _TOKEN.finditer(text)}, "")
+
+
+def _language_of(lower: Set[str], likely: str) -> str:
+    """Return the language of function words that the words in lower case have; `likely` if they do not tell it."""
     counts = {language: len(lower & words) for language, words in FUNCTION_WORDS_BY_LANGUAGE.items()}
+    english = len(lower & FUNCTION_WORDS)
     best = max(counts, key=lambda language: counts[language])
-    return best if counts[best] >= max(LEAST_FUNCTION_WORDS, len(lower & FUNCTION_WORDS) + 1) else ""
+    if counts[best] >= max(LEAST_FUNCTION_WORDS, english + 1):
+        return best
+    return likely if likely and counts[likely] >= english else ""
 
 
 def _with_amounts(words: Sequence[Word]) -> list[Word]:
@@ -157,6 +185,8 @@ def _with_amounts(words: Sequence[Word]) -> list[Word]:
     measured = list(words)
     for at, word in enumerate(words):
         following = words[at + 1] if at + 1 < len(words) else None
+        if word.lower == "half" and (following is None or following.lower not in UNITS):
+            measured[at] = replace(word, amounts=frozenset({Amount(UNITS["%"][0], 50.0)}))
         if following is not None and following.lower in PARTS and (word.values or word.lower in ONE):
             share = next(iter(word.values), 1.0) * PARTS[following.lower]
             measured[at + 1] = replace(following, amounts=frozenset({Amount(UNITS["%"][0], round(share))}))
@@ -189,13 +219,23 @@ def _word(text: str, following: str, *, initial: bool, language: str) -> Word:
     return Word(text, lower, base, values, name, content)
 
 
+_FIXED_SPELLINGS = {
+    "percent": "percent",
+    "area": "km2",
+    "most": "at most",
+    "least": "at least",
+    "no_longer": "not",
+}
+
+
 def _one_spelling(match: re.Match[str]) -> str:
     """Return the spelling of the lists for a spelling of `_SPELLINGS`."""
-    match match.lastgroup:
-        case "percent":
-            return "percent"
-        case "area":
-            return "km2"
+    group = match.lastgroup or ""
+    if group in _FIXED_SPELLINGS:
+        return _FIXED_SPELLINGS[group]
+    match group:
+        case "up_to":
+            return "höchstens " if match["language"].casefold() == "bis zu" else "at most "
         case "half":
             hour = int(match["hour"]) % 12 + (12 if match["half"] in "pP" else 0)
             minute = match["minute"] or ""
@@ -212,8 +252,6 @@ def _one_spelling(match: re.Match[str]) -> str:
             return f"{'may' if verb in ('must', 'shall', 'should') else verb} {match['between']}at most"
         case "degrees":
             return " celsius" if match[0][-1] in "cC" else " fahrenheit"
-        case "most" | "least" as bound:
-            return f"at {bound}"
         case _:
             return match["full_hour"] or match["ordinal"]
 
