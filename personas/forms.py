@@ -153,10 +153,10 @@ class ToolNames(forms.MultipleChoiceField):
 class PersonaRules(forms.ModelForm[Persona]):
     """The rules of all forms for a persona. `tag`: its entity tag when the form was opened; empty for a new persona.
 
-    `acting`: the user who fills in the form.
+    `acting_user`: the user who fills in the form.
     """
 
-    acting: AbstractUser
+    acting_user: AbstractUser
     tag = forms.CharField(required=False, widget=forms.HiddenInput())
 
     def clean(self) -> None:
@@ -175,7 +175,7 @@ class PersonaRules(forms.ModelForm[Persona]):
 
     def clean_tools(self) -> list[str]:
         try:
-            return tools.check_tools(self.cleaned_data["tools"], self.instance.tools, person=self.acting.pk)
+            return tools.check_tools(self.cleaned_data["tools"], self.instance.tools, person=self.acting_user.pk)
         except tools.BadTools as error:
             raise forms.ValidationError(str(error.sentence)) from error
 

@@ -108,6 +108,6 @@ class FirstPersonaForm(PersonaPageForm):
 def invitation(user: AbstractUser, data: Any = None) -> "forms.ModelForm[User]":
     """Return the form of a new person with only name and address. `user` fills it in."""
     form_class: Any = modelform_factory(User, form=InviteForm, fields=("username", "email"))
-    form_class.acting = user
+    form_class.acting_user = user
     form: forms.ModelForm[User] = form_class(data, auto_id="%s")
     return form
