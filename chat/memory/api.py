@@ -192,7 +192,7 @@ class ProfileView(ScopedView):
     @extend_schema(responses=ProfileSerializer)
     def get(self, request: Request) -> Response:
         """Return your profile."""
-        return Response(ProfileSerializer(services.profile_of(self.person)).data)
+        return Response(ProfileSerializer(services.profile_for(self.person)).data)
 
     @extend_schema(request=ProfileSerializer, responses=ProfileSerializer)
     def patch(self, request: Request) -> Response:

@@ -170,7 +170,7 @@ def _work_of(row: MemoryPass) -> PassWork | None:
     rights = rights_of(person)
     rules = rules_at()
     turns = Turn.objects.filter(conversation=conversation, model__isnull=False).order_by("-id")
-    writer_id = rules.profile_of(scope.persona).summary_model_id
+    writer_id = rules.profile_for(scope.persona).summary_model_id
     writer = Model.objects.usable().filter(pk=writer_id).first() if writer_id else None
     own = Model.objects.usable().filter(pk__in=turns.values("model")[:1]).first()
     model = writer or (own if own is not None and rights.uses_model(own.pk) else None)

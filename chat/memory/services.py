@@ -69,7 +69,7 @@ class NotProposed(ProductError):
     """Raised for a proposal that is dropped. `code` is `not_their_words`, `not_said` or `memory_off`."""
 
 
-def profile_of(user: User) -> Profile:
+def profile_for(user: User) -> Profile:
     """Return the person's profile; one that is not stored yet if they have none."""
     return Profile.objects.filter(person=user).first() or Profile(person=user)
 

@@ -139,7 +139,7 @@ def _page(
 ) -> HttpResponse:
     """Show the page. `written`: what a refused form had."""
     user = request.user
-    profile = services.profile_of(user)
+    profile = services.profile_for(user)
     status = request.GET.get("status", "")
     query = request.GET.get("q", "")
     rows = facts_of(user, status=status if status in LISTED else "", query=query)

@@ -54,9 +54,9 @@ from llm.tokens import NamedTokenizer
 from llm.tools.servers import SessionScope
 from llm.types.model_call import EFFORTS, NO_SAMPLING, Sampling, ToolChoice, ToolDefinition
 from personas.models import BudgetProfile, Persona, SystemPrompt
-from personas.services import reminders_for, rules_at
+from personas.services import reminder_texts, rules_at
 from personas.texts import BUILT_IN, BUILT_IN_DIGEST, Texts
-from personas.tools import TASKS, WEB
+from personas.tools import TASK_TOOLS, WEB_TOOLS
 from projects.models import Project, ProjectFile
 from projects.planner.models import RunStep, codes
 from projects.planner.queries import PromptTasks, tasks_for_prompt, today
@@ -505,9 +505,9 @@ def base_context(
         user=user,
         model=model,
         persona=persona,
-        profile=rules.profile_of(persona),
+        profile=rules.profile_for(persona),
         system_prompt=rules.system_prompt,
-        reminders=reminders_for(persona) if reminders is None else reminders,
+        reminders=reminder_texts(persona) if reminders is None else reminders,
         asked_at=asked_at or timezone.now(),
         conversation=scope.conversation,
         project=scope.project,
@@ -666,10 +666,10 @@ def _chosen_tools(context: TurnContext, run_step: RunStep | None = None) -> Sequ
         offered = list(context.persona.tools)
     else:
         tasks = context.workspace.task_tools and _shows_tasks(context.conversation)
-        offered = [*WEB, TASKS] if tasks else [*WEB]
+        offered = [*WEB_TOOLS, TASK_TOOLS] if tasks else [*WEB_TOOLS]
     if context.memory.proposals != Profile.Proposals.OFF and run_step is None:
         offered.append(REMEMBER)
-    return offered if Right.WEB in context.rights.may else [name for name in offered if name not in WEB]
+    return offered if Right.WEB in context.rights.may else [name for name in offered if name not in WEB_TOOLS]
 
 
 def tasks_of_turn(claimed: ClaimedTurn, *, whole_day: bool = True) -> PromptTasks | None:
