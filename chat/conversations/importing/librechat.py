@@ -73,7 +73,7 @@ def read_librechat(row: JsonObject) -> ImportedConversation:
 
 
 def _read_nodes(row: JsonObject) -> dict[str, JsonObject]:
-    """Return the messages by id, each with its parent's id. Raises `Unusable` for too many."""
+    """Return the messages by id, each with its parent's id. Raises `UnusableConversation` for too many."""
     top = row["messagesTree"] if "messagesTree" in row else row["messages"]
     nodes: dict[str, JsonObject] = {}
     pending: list[tuple[Any, str | None]] = [(each, None) for each in reversed(top if isinstance(top, list) else [top])]
