@@ -373,7 +373,7 @@ class Translation:
         return self._step.message
 
     def _part_id(self, part: int) -> str:
-        return f"{self.head.answer}:{part}"
+        return f"{self.context.answer}:{part}"
 
     def _program_call_id(self, call: str) -> str:
         return program_call_id(self.context.answer, call)
