@@ -70,9 +70,9 @@ def read_claude(row: JsonObject) -> ImportedConversation:
     state = _ConversationState()
     messages_with_text, places = _read_messages(row["chat_messages"], state)
     current = row.get("current_leaf_message_uuid")
-    to_markdown = places.get(current) if isinstance(current, str) else None
+    leaf_id = places.get(current) if isinstance(current, str) else None
     messages, leaf = join_consecutive_answers(
-        messages_with_text, to_markdown or (messages_with_text[-1].id if messages_with_text else None)
+        messages_with_text, leaf_id or (messages_with_text[-1].id if messages_with_text else None)
     )
     return check_conversation(
         ImportedConversation(
