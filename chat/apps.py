@@ -12,9 +12,9 @@ class ChatConfig(AppConfig):
         from chat.background.page_reading import read_page
         from chat.background.tasks import end_lost_summaries
         from chat.conversations.import_undo import UNDOS
-        from chat.conversations.importing.counting import COUNTS
+        from chat.conversations.importing.counting import COUNTING_JOBS
         from chat.conversations.importing.jobs import IMPORTS, give_up
-        from chat.conversations.importing.listing import update_conversations_with
+        from chat.conversations.importing.listing import register_update_service
         from chat.conversations.services import update_conversation
         from chat.models import Conversation, Import, ToolResult
         from chat.summaries.ending import SUMMARIES
@@ -33,8 +33,8 @@ class ChatConfig(AppConfig):
         register_stored_model(Import)
         register_stored_model(ToolResult)
         register_page_reader(read_page)
-        update_conversations_with(update_conversation)
+        register_update_service(update_conversation)
         register(SUMMARIES, on_lost=end_lost_summaries)
         register(IMPORTS, give_up=give_up)
-        register(COUNTS)
+        register(COUNTING_JOBS)
         register(UNDOS)

@@ -55,7 +55,7 @@ def size(row: PromptVersion | Persona) -> str:
     return "–" if row.token_count is None else f"{row.token_count:,}"
 
 
-def _without_links(field: Any) -> Any:
+def _remove_row_links(field: Any) -> Any:
     """Remove the links to the form of the chosen row. Each link adds 3 kB to a large page."""
     widget = field.widget
     widget.can_add_related = False
@@ -79,7 +79,7 @@ class ShareInline(RowSelectMixin, TabularInline):  # type: ignore[misc]  # Unfol
     def formfield_for_dbfield(self, db_field: Any, request: HttpRequest, **kwargs: Any) -> Any:
         field: Any = super().formfield_for_dbfield(db_field, request, **kwargs)
         field.widget.attrs["aria-label"] = str(field.label)
-        return _without_links(field)
+        return _remove_row_links(field)
 
     def has_view_permission(self, request: HttpRequest, obj: Any = None) -> bool:
         return has_right(acting_user(request), "view", Persona)
@@ -136,7 +136,7 @@ class PersonaAdmin(RowAdmin):
         if obj is not None and "reminders" in form.base_fields:
             chosen = Reminder.objects.filter(personas=obj).values("pk")
             form.base_fields["reminders"].queryset = Reminder.objects.filter(
-                Q(pk__in=reminders_for(request).values("pk")) | Q(pk__in=chosen)
+                Q(pk__in=administered_reminders(request).values("pk")) | Q(pk__in=chosen)
             )
         return form
 
@@ -147,16 +147,16 @@ class PersonaAdmin(RowAdmin):
         response = super().change_view(request, object_id, form_url, extra_context)
         persona = self.get_object(request, object_id) if request.method == "GET" else None
         if persona is not None and not Persona.objects.visible_to(acting_user(request)).filter(pk=persona.pk).exists():
-            services.record_opened(user=acting_person(request), persona=persona)
+            services.record_opening(user=acting_person(request), persona=persona)
         return response
 
     def formfield_for_dbfield(self, db_field: Any, request: HttpRequest, **kwargs: Any) -> Any:
         field: Any = super().formfield_for_dbfield(db_field, request, **kwargs)
-        return _without_links(field) if isinstance(db_field, ForeignKey) else field
+        return _remove_row_links(field) if isinstance(db_field, ForeignKey) else field
 
     def formfield_for_manytomany(self, db_field: ManyToManyField[Any, Any], request: HttpRequest, **kwargs: Any) -> Any:
         if db_field.name == "reminders":
-            kwargs["queryset"] = reminders_for(request)
+            kwargs["queryset"] = administered_reminders(request)
             kwargs["widget"] = CheckboxColumns()
         return super().formfield_for_manytomany(db_field, request, **kwargs)
 
@@ -213,7 +213,7 @@ class PersonaAdmin(RowAdmin):
         if not (self.has_change_permission(request) or self.has_add_permission(request)):
             raise PermissionDenied
         chosen = request.GET.getlist("tools")
-        offers = tools.offers(person=acting_user(request).pk)
+        offers = tools.query_servers(person=acting_user(request).pk)
         model = Model.objects.usable().order_by("-default", "created").first()
         context = {
             "servers": tools.tool_choices(offers, chosen),
@@ -223,7 +223,7 @@ class PersonaAdmin(RowAdmin):
         return TemplateResponse(request, "admin/personas/persona/servers.html", context)
 
 
-def reminders_for(request: HttpRequest) -> QuerySet[Reminder]:
+def administered_reminders(request: HttpRequest) -> QuerySet[Reminder]:
     """Return all reminders, except those that only other users' private personas have."""
     hidden = ~Q(personas=None) & ~Q(personas__in=Persona.objects.visible_to(acting_user(request)))
     return Reminder.objects.exclude(hidden, scope=Reminder.Scope.PERSONA)
@@ -238,7 +238,7 @@ class ReminderAdmin(RowAdmin):
     search_fields = ("text",)
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Reminder]:
-        return reminders_for(request).annotate(number_of_personas=Count("personas"))
+        return administered_reminders(request).annotate(number_of_personas=Count("personas"))
 
     def save_model(self, request: HttpRequest, obj: Any, form: Any, change: Any) -> None:
         services.save_reminder(user=acting_person(request), reminder=obj)
@@ -258,7 +258,7 @@ class BudgetProfileAdmin(RowAdmin):
     """Budget profiles. `config.admin` registers a subclass, which also shows examples of the numbers."""
 
     empty_words = "No budget profile yet: the documented numbers apply."
-    list_display = ("name", "is_default", "policy_name", "layout_name", "most", "for_the_answer")
+    list_display = ("name", "is_default", "policy_name", "layout_name", "window_limit", "output_reserve")
     list_filter = ("policy", "layout")
     search_fields = ("name",)
     readonly_fields = ("is_default",)
@@ -310,11 +310,11 @@ class BudgetProfileAdmin(RowAdmin):
         return profile.get_layout_display().partition(" (")[0]
 
     @display(description="Window at most", ordering="window")
-    def most(self, profile: BudgetProfile) -> str:
+    def window_limit(self, profile: BudgetProfile) -> str:
         return _("the model's") if profile.window is None else f"{profile.window:,}"
 
     @display(description="For the answer", ordering="reserved_output")
-    def for_the_answer(self, profile: BudgetProfile) -> str:
+    def output_reserve(self, profile: BudgetProfile) -> str:
         return f"{profile.reserved_output:,}"
 
     @confirmation_button(
@@ -342,17 +342,17 @@ class PromptAdmin(RowAdmin):
     actions_detail = ("edit", "activate", "compare_with_active")
     add_form_template = "admin/personas/prompt/add_form.html"
 
-    def blank(self, request: HttpRequest) -> PromptVersion:
+    def blank_version(self, request: HttpRequest) -> PromptVersion:
         """Return an unsaved version of the prompt of this page, with the text that a new form starts with."""
         return cast("PromptVersion", self.model())
 
-    def url(self, page: str, prompt: PromptVersion, query: Mapping[str, object] = MappingProxyType({})) -> str:
+    def page_url(self, page: str, prompt: PromptVersion, query: Mapping[str, object] = MappingProxyType({})) -> str:
         """Return the address of a page about the history of a prompt."""
         return reverse(f"admin:personas_{self.opts.model_name}_{page}", query=query or None)
 
-    def home(self, prompt: PromptVersion) -> str:
+    def history_url(self, prompt: PromptVersion) -> str:
         """Return the address of the page with all versions of a prompt."""
-        return self.url("changelist", prompt)
+        return self.page_url("changelist", prompt)
 
     def get_form(self, request: HttpRequest, obj: Any = None, change: bool = False, **kwargs: Any) -> Any:
         styled: Any = partial(self.formfield_for_dbfield, request=request)
@@ -364,7 +364,7 @@ class PromptAdmin(RowAdmin):
     def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
         return False
 
-    def has_begin_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+    def has_edit_permission(self, request: HttpRequest, obj: Any = None) -> bool:
         return self.has_add_permission(request)
 
     def has_activate_permission(self, request: HttpRequest, obj: Any = None) -> bool:
@@ -380,15 +380,15 @@ class PromptAdmin(RowAdmin):
 
     def get_changeform_initial_data(self, request: HttpRequest) -> Any:
         """Start with the text of the version `?from=`, by default of the active one."""
-        blank = self.blank(request)
-        active = blank.history().filter(active=True).first()
+        blank_version = self.blank_version(request)
+        active = blank_version.history().filter(active=True).first()
         number = request.GET.get("from", "")
         is_number = number.isdecimal() and len(number) < 10
-        start = blank.history().filter(version=number).first() if is_number else active
-        return {"text": (start or blank).text, "based_on": active.version if active else 0}
+        start = blank_version.history().filter(version=number).first() if is_number else active
+        return {"text": (start or blank_version).text, "based_on": active.version if active else 0}
 
     def add_view(self, request: HttpRequest, form_url: str = "", extra_context: Any = None) -> Any:
-        context = {"count_url": self.url("count", self.blank(request)), **(extra_context or {})}
+        context = {"count_url": self.page_url("count", self.blank_version(request)), **(extra_context or {})}
         return super().add_view(request, form_url, context)
 
     def save_model(self, request: HttpRequest, obj: Any, form: Any, change: Any) -> None:
@@ -418,20 +418,20 @@ class PromptAdmin(RowAdmin):
             self.message_user(request, Sentence("Select exactly two versions to compare."), messages.WARNING)
             return None
         query = {"old": versions[0], "new": versions[1]}
-        return HttpResponseRedirect(self.url("compare", self.blank(request), query))
+        return HttpResponseRedirect(self.page_url("compare", self.blank_version(request), query))
 
-    @button("Edit", icon="edit", permission="begin")
+    @button("Edit", icon="edit", permission="edit")
     def edit(self, request: HttpRequest, object_id: str) -> HttpResponse:
         """Open the form for a new version with the text of this one, since versions never change."""
         prompt: PromptVersion = self.row(request, object_id)
-        return HttpResponseRedirect(self.url("add", prompt, {"from": prompt.version}))
+        return HttpResponseRedirect(self.page_url("add", prompt, {"from": prompt.version}))
 
     @button("Compare with the active one", icon="compare_arrows", permission="view")
     def compare_with_active(self, request: HttpRequest, object_id: str) -> HttpResponse:
         prompt: PromptVersion = self.row(request, object_id)
         active = prompt.history().filter(active=True).first()
         old, new = sorted((prompt.version, active.version if active else 0))
-        return HttpResponseRedirect(self.url("compare", prompt, {"old": old, "new": new}))
+        return HttpResponseRedirect(self.page_url("compare", prompt, {"old": old, "new": new}))
 
     @confirmation_button(
         "Make active",
@@ -444,7 +444,7 @@ class PromptAdmin(RowAdmin):
         prompt = self.row(request, object_id)
         services.activate_prompt(user=acting_person(request), prompt=prompt)
         self.message_user(request, Sentence("{prompt} is active.", prompt=prompt), messages.SUCCESS)
-        return htmx_redirect(self.home(prompt))
+        return htmx_redirect(self.history_url(prompt))
 
     def get_custom_urls(self) -> Any:
         name = f"personas_{self.opts.model_name}"
@@ -481,7 +481,7 @@ class PromptAdmin(RowAdmin):
 
     def comparable_versions(self, request: HttpRequest) -> Sequence[PromptVersion]:
         """Return the versions that can be compared, newest first."""
-        return list(self.blank(request).history().select_related("author"))
+        return list(self.blank_version(request).history().select_related("author"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -509,32 +509,32 @@ class DiffRow:
 
 def compare_texts(old: str, new: str) -> list[DiffRow]:
     """Return the differences of two texts by lines, and by words inside a changed line."""
-    return [row for block in _blocks(old.splitlines(), new.splitlines()) for row in _rows(*block)]
+    return [row for block in _changed_blocks(old.splitlines(), new.splitlines()) for row in _diff_rows(*block)]
 
 
-def _blocks(before: list[str], after: list[str]) -> Iterator[tuple[list[str], list[str]]]:
+def _changed_blocks(before: list[str], after: list[str]) -> Iterator[tuple[list[str], list[str]]]:
     for _tag, low, high, new_low, new_high in SequenceMatcher(None, before, after, autojunk=False).get_opcodes():
         yield before[low:high], after[new_low:new_high]
 
 
-def _rows(before: list[str], after: list[str]) -> Iterator[DiffRow]:
+def _diff_rows(before: list[str], after: list[str]) -> Iterator[DiffRow]:
     for old, new in zip_longest(before, after):
         if old is None:
             yield DiffRow(None, [DiffSpan(new, True)])
         elif new is None:
             yield DiffRow([DiffSpan(old, True)], None)
         else:
-            yield DiffRow(*_spans(old, new))
+            yield DiffRow(*_diff_spans(old, new))
 
 
-def _spans(old: str, new: str) -> tuple[list[DiffSpan], list[DiffSpan]]:
+def _diff_spans(old: str, new: str) -> tuple[list[DiffSpan], list[DiffSpan]]:
     before = WORDS.findall(old)
     after = WORDS.findall(new)
     if max(len(before), len(after)) > MAX_WORDS:
         return [DiffSpan(old, old != new)], [DiffSpan(new, old != new)]
-    left = []
-    right = []
+    old_spans = []
+    new_spans = []
     for tag, low, high, new_low, new_high in SequenceMatcher(None, before, after, autojunk=False).get_opcodes():
-        left.append(DiffSpan("".join(before[low:high]), tag != "equal"))
-        right.append(DiffSpan("".join(after[new_low:new_high]), tag != "equal"))
-    return [span for span in left if span.text], [span for span in right if span.text]
+        old_spans.append(DiffSpan("".join(before[low:high]), tag != "equal"))
+        new_spans.append(DiffSpan("".join(after[new_low:new_high]), tag != "equal"))
+    return [span for span in old_spans if span.text], [span for span in new_spans if span.text]

@@ -32,7 +32,7 @@ from llm.serializers import ModelSerializer
 from personas import services, tools
 from personas.models import BudgetProfile, Persona, PersonaShare, Reminder, SystemPrompt
 from personas.sharing.api import SharedPersonas
-from personas.sharing.roles import is_editor, require_editor, require_owner, role_of
+from personas.sharing.roles import is_editor, require_editor, require_owner, strongest_role
 
 METHODS = ("get", "post", "patch", "delete", "head", "options")
 
@@ -91,7 +91,7 @@ class PersonaSerializer(StrictSerializer, serializers.ModelSerializer[Persona]):
 
     @extend_schema_field(serializers.ChoiceField(choices=Role.choices))
     def get_role(self, persona: Persona) -> str:
-        return role_of(self.context["request"].user, persona) or Role.READER
+        return strongest_role(self.context["request"].user, persona) or Role.READER
 
     def get_editable(self, persona: Persona) -> bool:
         return is_editor(self.context["request"].user, persona)
@@ -204,7 +204,7 @@ class AdminView(ScopedView):
             require_right(self.person, "view", self.administers)
 
 
-def require_admin(request: Request) -> None:
+def require_admin_scope(request: Request) -> None:
     """Raise `missing_scope` (403) for an API token without the scope of administrators.
 
     For views that also serve users' own rows, where the right alone is not enough for a token.
@@ -230,19 +230,19 @@ class PersonaViewSet(SharedPersonas, mixins.RetrieveModelMixin, mixins.ListModel
         super().check_object_permissions(request, obj)
         if request.method in SAFE_METHODS:
             return
-        role = role_of(self.person, obj)
+        role = strongest_role(self.person, obj)
         if self.action == "remove_share" and any(share.user_id == self.person.pk for share in obj.shares.all()):
             return  # every user may remove their own share
         editing = self.action == "partial_update"
         check = require_editor if editing else require_owner
         check(user=self.person, persona=obj)
         if role not in (EDITING if editing else [Role.OWNER]):
-            require_admin(request)
+            require_admin_scope(request)
 
     @extend_schema(parameters=[ETAG])
     def create(self, request: Request) -> Response:
         serializer = self.get_serializer(data=request.data)
-        body = _valid_body(serializer)
+        body = _validated_body(serializer)
         persona = services.create_persona(user=self.person, fields=body.fields, reminder=body.reminder or "")
         return self._respond(persona, 201)
 
@@ -254,7 +254,7 @@ class PersonaViewSet(SharedPersonas, mixins.RetrieveModelMixin, mixins.ListModel
     def partial_update(self, request: Request, pk: str) -> Response:
         """Change the fields of the request, which adds a version."""
         persona = self.get_object()
-        body = _valid_body(self.get_serializer(persona, data=request.data, partial=True))
+        body = _validated_body(self.get_serializer(persona, data=request.data, partial=True))
         changed = services.update_persona(
             user=self.person,
             persona=persona,
@@ -281,7 +281,7 @@ class PersonaBody(NamedTuple):
     reminder: str | None
 
 
-def _valid_body(serializer: BaseSerializer[Persona]) -> PersonaBody:
+def _validated_body(serializer: BaseSerializer[Persona]) -> PersonaBody:
     serializer.is_valid(raise_exception=True)
     fields = dict(serializer.validated_data)
     reminder = fields.pop("own_reminder", None)
@@ -308,15 +308,15 @@ class ReminderViewSet(ScopedView, viewsets.ModelViewSet[Reminder]):
         super().check_object_permissions(request, obj)
         if request.method in SAFE_METHODS:
             return
-        services.require_reminder(user=self.person, reminder=obj)
+        services.require_reminder_right(user=self.person, reminder=obj)
         if obj.personas.exclude(pk__in=Persona.objects.editable_by(self.person)).exists() or not obj.personas.exists():
-            require_admin(request)
+            require_admin_scope(request)
 
     def perform_create(self, serializer: BaseSerializer[Reminder]) -> None:
         fields = dict(serializer.validated_data)
         persona = fields.pop("persona", None)
-        if persona is None or role_of(self.person, persona) not in EDITING:
-            require_admin(self.request)
+        if persona is None or strongest_role(self.person, persona) not in EDITING:
+            require_admin_scope(self.request)
         reminder = Reminder()
         set_fields(reminder, fields)
         services.save_reminder(user=self.person, reminder=reminder, persona=persona)

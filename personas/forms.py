@@ -34,7 +34,7 @@ from workspace.models import DateAwareness
 
 
 class LinesField(forms.CharField):
-    """A list of texts, one per line."""
+    """A text field for a list of texts, one per line. Blank lines are dropped."""
 
     def __init__(self, *, widget: forms.Widget | None = None, help_text: str = "") -> None:
         super().__init__(
@@ -56,8 +56,8 @@ class PromptTextField(forms.CharField):
         return unix_lines(text) if isinstance(text, str) else text
 
 
-def text_with_variables(text: str) -> str:
-    """Return the text. Raises `ValidationError` if it uses an unknown variable."""
+def validate_variables(text: str) -> str:
+    """Return the text. Raises `ValidationError` for an unknown variable."""
     try:
         check_variables(text)
     except ProductError as error:
@@ -65,16 +65,16 @@ def text_with_variables(text: str) -> str:
     return text
 
 
-def prompt_text(most: int | None = None, *, required: bool = True, help_text: str = "") -> PromptTextField:
-    """Return an admin field for a model's text, as wide as the page."""
+def prompt_text_field(max_length: int | None = None, *, required: bool = True, help_text: str = "") -> PromptTextField:
+    """Return an admin field, as wide as the page, for a text that a model gets. `max_length`: characters."""
     widget = UnfoldAdminTextareaWidget(attrs={"rows": 16, "style": "max-width: none"})
-    return PromptTextField(max_length=most, widget=widget, required=required, help_text=help_text)
+    return PromptTextField(max_length=max_length, widget=widget, required=required, help_text=help_text)
 
 
 class PromptForm(forms.ModelForm[PromptVersion]):
     """A new version of a prompt. `based_on`: the version that was active when the form was opened; 0 if none was."""
 
-    text = prompt_text()
+    text = prompt_text_field()
     activate = forms.BooleanField(
         label="Make it active", required=False, initial=True, widget=UnfoldBooleanSwitchWidget()
     )
@@ -85,7 +85,7 @@ class PromptForm(forms.ModelForm[PromptVersion]):
 
     def clean_text(self) -> str:
         text: str = self.cleaned_data["text"]
-        return text_with_variables(text) if isinstance(self.instance, SystemPrompt) else text
+        return validate_variables(text) if isinstance(self.instance, SystemPrompt) else text
 
     def clean(self) -> None:
         """Refuse the form once if another version became active meanwhile. A second save replaces that version."""
@@ -136,22 +136,22 @@ class TextForm(PromptForm):
 
 
 class ReminderForm(forms.ModelForm[Reminder]):
-    text = prompt_text(Reminder.MAX_TEXT)
+    text = prompt_text_field(Reminder.MAX_TEXT)
 
     class Meta:
         model = Reminder
         fields: ClassVar = ["text", "scope", "enabled"]
 
 
-class ToolNames(forms.MultipleChoiceField):
+class ToolNamesField(forms.MultipleChoiceField):
     """Names of tools. Any name is valid here, since only the tool servers know their tools."""
 
     def valid_value(self, value: Any) -> bool:
         return True
 
 
-class PersonaRules(forms.ModelForm[Persona]):
-    """The rules of all forms for a persona. `tag`: its entity tag when the form was opened; empty for a new persona.
+class BasePersonaForm(forms.ModelForm[Persona]):
+    """Base of all forms for a persona. `tag`: its entity tag when the form was opened; empty for a new persona.
 
     `acting_user`: the user who fills in the form.
     """
@@ -171,7 +171,7 @@ class PersonaRules(forms.ModelForm[Persona]):
             self.add_error("name", str(error.sentence))
 
     def clean_instructions(self) -> str:
-        return text_with_variables(self.cleaned_data["instructions"])
+        return validate_variables(self.cleaned_data["instructions"])
 
     def clean_tools(self) -> list[str]:
         try:
@@ -191,28 +191,28 @@ class PersonaRules(forms.ModelForm[Persona]):
         return lines
 
 
-class ToolBoxes(forms.CheckboxSelectMultiple):
+class ToolCheckboxes(forms.CheckboxSelectMultiple):
     """Checkboxes for tools. Once loaded, the page requests the tools of the tool servers."""
 
     def render(self, name: str, value: Any, attrs: Any = None, renderer: Any = None) -> SafeString:
         chosen = [str(each) for each in value or ()]
-        unnamed = [(each, "") for each in chosen if tools.OWN_TOOLS.get(each) == ""]
+        without_description = [(each, "") for each in chosen if tools.OWN_TOOLS.get(each) == ""]
         servers = tools.server_names()
         context = {
             "chosen": chosen,
             "own_title": _("The product's"),
-            "own": [*((each, words) for each, words in tools.OWN_TOOLS.items() if words), *unnamed],
+            "own": [*((each, words) for each, words in tools.OWN_TOOLS.items() if words), *without_description],
             "servers": tools.tool_choices(map(tools.ToolOffer, servers), chosen),
             "asking": bool(servers),
         }
         return render_to_string("admin/personas/persona/tools.html", context)
 
 
-class PersonaForm(PersonaRules):
+class PersonaForm(BasePersonaForm):
     """The form of the admin, which sets `acting_user` on the form class of each request."""
 
-    instructions = prompt_text(Persona.MAX_INSTRUCTIONS, required=False, help_text=VARIABLES_HELP)
-    tools = ToolNames(required=False, widget=ToolBoxes)
+    instructions = prompt_text_field(Persona.MAX_INSTRUCTIONS, required=False, help_text=VARIABLES_HELP)
+    tools = ToolNamesField(required=False, widget=ToolCheckboxes)
     starter_messages = LinesField(help_text=f"Suggested first messages, one per line, at most {Persona.MAX_STARTERS}.")
 
     class Meta:
@@ -260,14 +260,14 @@ class ModelField(forms.ModelChoiceField[Model]):
         return obj.label
 
 
-FINE_TUNING = {"replaces_system_prompt", "reminder", "budget_profile", "date_awareness"}
+FINE_TUNING_FIELDS = {"replaces_system_prompt", "reminder", "budget_profile", "date_awareness"}
 
 
-class PersonaPageForm(PersonaRules):
+class PersonaPageForm(BasePersonaForm):
     """The form of the page on which owners and editors write a persona."""
 
     instructions = PromptTextField(required=False, strip=False, max_length=Persona.MAX_INSTRUCTIONS)
-    tools = ToolNames(required=False)
+    tools = ToolNamesField(required=False)
     reminder = PromptTextField(required=False, max_length=Reminder.MAX_TEXT)
     starter_messages = LinesField(widget=forms.Textarea())
 
@@ -281,14 +281,14 @@ class PersonaPageForm(PersonaRules):
 
     def __init__(self, data: QueryDict | None = None, *, instance: Persona, user: User) -> None:
         """Offer the models that the `user` may use. Offer the visibility only to owners."""
-        stored = not instance._state.adding
-        initial = {"reminder": instance.own_reminder, "tag": instance.tag} if stored else {}
+        is_stored = not instance._state.adding
+        initial = {"reminder": instance.own_reminder, "tag": instance.tag} if is_stored else {}
         super().__init__(data, instance=instance, initial=initial, auto_id="%s")
         self.acting_user = user
-        if stored and not is_owner(user, instance):
+        if is_stored and not is_owner(user, instance):
             del self.fields["visibility"]
-        offered = offered_models(user).order_by().values("pk")
-        models = Model.objects.filter(Q(pk__in=offered) | Q(pk=self.instance.model_id)).order_by("order", "name")
+        offered_ids = offered_models(user).order_by().values("pk")
+        models = Model.objects.filter(Q(pk__in=offered_ids) | Q(pk=self.instance.model_id)).order_by("order", "name")
         default = _("The workspace's default (%(name)s)")
         try:
             default_label = default % {"name": model_for(None, user).label}
@@ -296,19 +296,19 @@ class PersonaPageForm(PersonaRules):
             default_label = _("The workspace's default")
         self.fields["model"] = ModelField(models.select_related("provider"), required=False, empty_label=default_label)
         profiles = cast("forms.ModelChoiceField[BudgetProfile]", self.fields["budget_profile"])
-        usual = default_profile()
-        profiles.empty_label = default % {"name": usual.name}
-        if self.instance.budget_profile_id != usual.pk:  # without a choice it has that one already
-            profiles.queryset = BudgetProfile.objects.exclude(pk=usual.pk)
+        workspace_profile = default_profile()
+        profiles.empty_label = default % {"name": workspace_profile.name}
+        if self.instance.budget_profile_id != workspace_profile.pk:  # the empty choice stands for it
+            profiles.queryset = BudgetProfile.objects.exclude(pk=workspace_profile.pk)
         efforts = cast("forms.TypedChoiceField", self.fields["effort"])
         efforts.choices = [("", _("As the model is set")), *Effort.choices]
 
     @property
     def fine_tuned(self) -> bool:
-        """Whether the part of the page that is folded at first has an error, or is not as a new persona has it."""
+        """Return whether the folded part of the page has an error, or a value that a new persona does not have."""
         row = self.instance
         return bool(
-            self.errors.keys() & FINE_TUNING
+            self.errors.keys() & FINE_TUNING_FIELDS
             or row.replaces_system_prompt
             or row.budget_profile_id
             or row.date_awareness != DateAwareness.DAY

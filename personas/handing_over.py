@@ -12,13 +12,13 @@ from core.locks import lock
 from core.permissions import require_right
 from core.sentences import Sentence
 from personas.models import Persona
-from personas.sharing.names import NAMES_LOCK, make_unique_name
+from personas.sharing.names import NAMES_LOCK, unique_name
 
 
 def require_hand_over(user: AbstractUser, persona: Persona, to: User) -> None:
-    """Check that the user may give the persona to `to`.
+    """Check that the user may give the persona to the new owner `to`.
 
-    Raises `not_active` (422), `outranked`, `right_missing` and `legal_hold` (409).
+    Raises `not_active` (422), `outranked` and `right_missing` (403), and `legal_hold` (409).
     """
     require_right(user, "change", persona)
     if persona.owner is not None:
@@ -32,7 +32,7 @@ def require_hand_over(user: AbstractUser, persona: Persona, to: User) -> None:
 
 @transaction.atomic
 def hand_over_personas(*, person: User, to: User) -> int:
-    """Give all personas of a user to another. Return their number. The caller has checked the rights.
+    """Give all personas of the user `person` to the user `to`. Return their number. The caller has checked the rights.
 
     A persona whose name the new owner already sees gets a number in its name. Raises `legal_hold` (409).
     """
@@ -42,6 +42,6 @@ def hand_over_personas(*, person: User, to: User) -> int:
     for persona in rows:
         name = persona.name
         if Persona.objects.visible_to(to).exclude(pk=persona.pk).filter(name__iexact=name).exists():
-            name = make_unique_name(name, to)
+            name = unique_name(name, to)
         Persona.objects.filter(pk=persona.pk).update(owner=to, name=name, updated=timezone.now())
     return len(rows)

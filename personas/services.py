@@ -28,7 +28,7 @@ from llm import tokens
 from llm.models import Model
 from personas.handing_over import require_hand_over
 from personas.models import BudgetProfile, Persona, PromptText, PromptVersion, Reminder, SystemPrompt
-from personas.sharing.names import NAMES_LOCK, make_unique_name, require_free_name
+from personas.sharing.names import NAMES_LOCK, require_free_name, unique_name
 from personas.sharing.roles import require_editor, require_owner
 from personas.texts import BUILT_IN, TEXTS, Texts, TextVersion, check_text
 from personas.variables import check_variables
@@ -71,7 +71,7 @@ def token_counts(text: str) -> dict[str, int]:
 
 
 def changed_meanwhile_error(what: Sentence) -> ProductError:
-    """Return the error for a change that is based on an old state of `what`."""
+    """Return the error `changed_meanwhile` (412) for a change that is based on an old state of `what`."""
     return ProductError(
         "changed_meanwhile",
         Sentence(
@@ -95,8 +95,8 @@ def save_prompt(
 ) -> Version:
     """Store the text as the next version of its kind, and activate it unless `activate` is false.
 
-    `based_on`: entity tags; the active version must have one of them. Raises `changed_meanwhile_error` (412),
-    `empty_prompt` and `variable_unknown`.
+    `based_on`: entity tags; the active version must have one of them. Raises `changed_meanwhile` (412), `empty_prompt`
+    and `variable_unknown`.
     """
     require_right(user, "add", kind)
     if not text.strip():
@@ -105,7 +105,7 @@ def save_prompt(
         raise ProductError("empty_prompt", sentence)
     if kind is SystemPrompt:
         check_variables(text)
-    return _next_version(user, kind(text=unix_lines(text), note=note), activate=activate, based_on=based_on)
+    return _add_version(user, kind(text=unix_lines(text), note=note), activate=activate, based_on=based_on)
 
 
 @transaction.atomic
@@ -120,16 +120,16 @@ def save_text(
 ) -> PromptText:
     """Store the next version of a text of `personas.texts.TEXTS`, as `save_prompt` does.
 
-    Raises `changed_meanwhile_error` (412) and the errors of `check_text`.
+    Raises `changed_meanwhile` (412) and the errors of `check_text`.
     """
     require_right(user, "add", PromptText)
     row = PromptText(name=name, text=check_text(name, text), note=note)
-    return _next_version(user, row, activate=activate, based_on=based_on)
+    return _add_version(user, row, activate=activate, based_on=based_on)
 
 
-def _next_version(user: User | None, prompt: Version, *, activate: bool, based_on: Collection[str] | None) -> Version:
+def _add_version(user: User | None, prompt: Version, *, activate: bool, based_on: Collection[str] | None) -> Version:
     lock(ACTIVATION_LOCK)
-    _require_active(prompt, based_on)
+    _require_current_tag(prompt, based_on)
     prompt.version = 1 + (prompt.history().aggregate(newest=Max("version"))["newest"] or 0)
     prompt.author = user
     prompt.tokens = token_counts(prompt.text)
@@ -147,7 +147,7 @@ def activate_prompt(
     """Activate a version, which may be an earlier one. `based_on` as in `save_prompt`."""
     require_right(user, "change", prompt)
     lock(ACTIVATION_LOCK)
-    _require_active(prompt, based_on)
+    _require_current_tag(prompt, based_on)
     rows = prompt.history()
     rows.filter(active=True).exclude(pk=prompt.pk).update(active=False)
     rows.filter(pk=prompt.pk).update(active=True)
@@ -167,7 +167,7 @@ def use_built_in_text(*, user: User, name: str, based_on: Collection[str] | None
     require_right(user, "change", PromptText)
     lock(ACTIVATION_LOCK)
     text = PromptText(name=name)
-    _require_active(text, based_on)
+    _require_current_tag(text, based_on)
     before = text.history().filter(active=True).first()
     if before is not None:
         text.history().filter(active=True).update(active=False)
@@ -175,7 +175,7 @@ def use_built_in_text(*, user: User, name: str, based_on: Collection[str] | None
         record(user=user, action="prompt_text.built_in_activated", row=before, name=name, changes=changes)
 
 
-def _require_active(prompt: PromptVersion, based_on: Collection[str] | None) -> None:
+def _require_current_tag(prompt: PromptVersion, based_on: Collection[str] | None) -> None:
     active = prompt.history().filter(active=True).first()
     if based_on is not None and (active.tag if active else NO_VERSION) not in based_on:
         raise changed_meanwhile_error(Sentence("the {verbose_name}", verbose_name=str(prompt._meta.verbose_name)))
@@ -225,39 +225,39 @@ class Rules(NamedTuple):
     texts: Texts
     workspace: Workspace
 
-    def profile_of(self, persona: Persona | None) -> BudgetProfile:
+    def profile_for(self, persona: Persona | None) -> BudgetProfile:
         """Return the profile of the persona, else the default profile. If none exists, use the documented defaults."""
-        named = self.profiles.get(persona.budget_profile_id) if persona and persona.budget_profile_id else None
+        chosen = self.profiles.get(persona.budget_profile_id) if persona and persona.budget_profile_id else None
         default = (each for each in self.profiles.values() if each.default)
-        return copy(named or next(default, None) or BudgetProfile(name="default"))
+        return copy(chosen or next(default, None) or BudgetProfile(name="default"))
 
 
 def _read_rules() -> Rules:
     return Rules(
         system_prompt=SystemPrompt.objects.filter(active=True).first(),
         profiles=BudgetProfile.objects.in_bulk(),
-        texts=texts_of(PromptText.objects.filter(active=True)),
+        texts=active_texts(PromptText.objects.filter(active=True)),
         workspace=Workspace.objects.first() or Workspace(),
     )
 
 
-def texts_of(rows: Iterable[PromptText]) -> Texts:
+def active_texts(rows: Iterable[PromptText]) -> Texts:
     """Return the texts with these active versions. Ignores rows whose name is not in `TEXTS`."""
     return Texts({row.name: TextVersion(row.version, row.text) for row in rows if row.name in TEXTS})
 
 
-def texts_of_report(versions: Mapping[str, str]) -> Texts:
+def texts_from_report(versions: Mapping[str, str]) -> Texts:
     """Return the texts of a past prompt, from the versions in its report. Texts without a version were built-in."""
     lookups = [Q(name=name, version=number) for name, number in versions.items() if name in TEXTS]
-    return texts_of(PromptText.objects.filter(reduce(or_, lookups))) if lookups else BUILT_IN
+    return active_texts(PromptText.objects.filter(reduce(or_, lookups))) if lookups else BUILT_IN
 
 
-_rules = VersionedCache(_read_rules)
+_rules_cache = VersionedCache(_read_rules)
 
 
 def rules_at(version: UUID | None = None) -> Rules:
     """Return the rules at this version of the workspace or a later one; without a version, the current rules."""
-    return _rules.get(version)
+    return _rules_cache.get(version)
 
 
 def default_profile() -> BudgetProfile:
@@ -275,19 +275,19 @@ def create_persona(*, user: User, fields: PersonaFields, reminder: str = "", own
     set_fields(persona, fields)
     if persona.owner != user:
         require_right(user, "add", persona)
-    require_publishing(user, persona)
+    require_publish_right(user, persona)
     lock(NAMES_LOCK)
     require_free_name(persona)
     persona.instructions = unix_lines(persona.instructions)
     check_variables(persona.instructions)
     persona.tokens = token_counts(persona.instructions)
     persona.save()
-    _set_own_reminder(persona, reminder)
+    _replace_own_reminder(persona, reminder)
     _record_persona(user, Persona(), persona)
     return persona
 
 
-def require_publishing(user: User, persona: Persona) -> None:
+def require_publish_right(user: User, persona: Persona) -> None:
     """Raise `right_missing` (403) if the persona is visible to others and the user may not publish personas.
 
     Administrators with the right to change personas need no group that may publish.
@@ -315,10 +315,11 @@ def update_persona(
     reminder: str | None = None,
     based_on: Collection[str] | None = None,
 ) -> Persona:
-    """Change a persona and return it as stored. A new version is made only if a field changes.
+    """Change a persona and return it as stored. The version rises only if a field or the reminder changes.
 
-    `based_on`: entity tags; the stored persona must have one of them, else `changed_meanwhile_error` (412). Raises
-    `name_taken`, `legal_hold` (409) if a text would be lost, and for a new owner the errors of `require_hand_over`.
+    `based_on`: entity tags; the stored persona must have one of them, else `changed_meanwhile` (412). Raises
+    `not_owner` and `right_missing` (403), `variable_unknown`, `name_taken` (409), `legal_hold` (409) if a text would be
+    lost, and for a new owner the errors of `require_hand_over`.
     """
     locked = _lock_persona(user, persona, based_on)
     before = copy(locked)
@@ -333,7 +334,7 @@ def update_persona(
     require_rewritable(locked, before.instructions, values.get("instructions", before.instructions))
     if reminder is not None and unix_lines(reminder).strip() != locked.own_reminder:
         require_rewritable(locked, locked.own_reminder, unix_lines(reminder).strip())
-        _set_own_reminder(locked, reminder)
+        _replace_own_reminder(locked, reminder)
     elif not changes:
         return locked
     if "owner" in changes:
@@ -342,7 +343,7 @@ def update_persona(
         require_owner(user=user, persona=locked)
     set_fields(locked, changes)
     if "visibility" in changes:
-        require_publishing(user, locked)
+        require_publish_right(user, locked)
     require_free_name(locked, before)
     locked.tokens = token_counts(locked.instructions)
     locked.version += 1
@@ -352,16 +353,19 @@ def update_persona(
 
 
 @transaction.atomic
-def record_opened(*, user: User, persona: Persona) -> None:
+def record_opening(*, user: User, persona: Persona) -> None:
     """Record that an administrator opened a persona that is not visible to them as a user."""
     record(user=user, action="persona.opened", row=persona)
 
 
 def duplicate_persona(*, user: User, persona: Persona) -> Persona:
-    """Create a private copy of a persona that the user can see, with its reminders. Its `version` starts at 1."""
+    """Create a private copy of a persona, with version 1. Its own reminders become one reminder.
+
+    The caller has checked that the user can see the persona.
+    """
     names = [field.name for field in Persona._meta.concrete_fields if field.name not in UNCOPIED_FIELDS]
     fields = cast("PersonaFields", {name: getattr(persona, name) for name in names})
-    fields["name"] = make_unique_name(f"Copy of {persona.name}", user)
+    fields["name"] = unique_name(f"Copy of {persona.name}", user)
     return create_persona(user=user, fields=fields, reminder=persona.own_reminder)
 
 
@@ -375,9 +379,9 @@ def set_reminders(*, user: User, persona: Persona, reminders: Iterable[Reminder]
 def save_reminder(*, user: User, reminder: Reminder, persona: Persona | None = None) -> None:
     """Store a reminder that the caller has validated. `persona`: the persona to which a new reminder is added.
 
-    Raises the errors of `require_reminder`.
+    Raises the errors of `require_reminder_right`.
     """
-    require_reminder(user=user, reminder=reminder, persona=persona)
+    require_reminder_right(user=user, reminder=reminder, persona=persona)
     reminder.text = unix_lines(reminder.text)
     with transaction.atomic():
         before = load_stored(reminder)
@@ -392,14 +396,14 @@ def save_reminder(*, user: User, reminder: Reminder, persona: Persona | None = N
 
 @transaction.atomic
 def delete_reminder(*, user: User, reminder: Reminder) -> None:
-    require_reminder(user=user, reminder=reminder)
+    require_reminder_right(user=user, reminder=reminder)
     require_free(reminder)
     reminder.personas.update(updated=timezone.now())
     record(user=user, action="reminder.deleted", row=reminder)
     reminder.delete()
 
 
-def require_reminder(*, user: User, reminder: Reminder, persona: Persona | None = None) -> None:
+def require_reminder_right(*, user: User, reminder: Reminder, persona: Persona | None = None) -> None:
     """Check that the user may change the reminder, and may add it to `persona`.
 
     Only administrators may change a reminder for every conversation. For other reminders, the user must be an editor of
@@ -416,7 +420,7 @@ def require_reminder(*, user: User, reminder: Reminder, persona: Persona | None 
 def delete_persona(*, user: User, persona: Persona, based_on: Collection[str] | None = None) -> None:
     """Delete a persona and the reminders that no other persona uses. Conversations and projects continue without it.
 
-    Raises `legal_hold` (409).
+    Raises `changed_meanwhile` (412), `not_owner` (403) and `legal_hold` (409).
     """
     locked = _lock_persona(user, persona, based_on)
     require_owner(user=user, persona=locked)
@@ -427,7 +431,7 @@ def delete_persona(*, user: User, persona: Persona, based_on: Collection[str] | 
     Reminder.objects.filter(pk__in=reminders, personas=None).delete()
 
 
-def delete_reminders_of(person: User) -> None:
+def delete_reminders_of_user(person: User) -> None:
     """Delete the reminders that only this user's personas have. Call it before the user's personas are deleted."""
     others = Reminder.objects.filter(personas__in=Persona.objects.exclude(owner=person))
     own = Reminder.objects.filter(scope=Reminder.Scope.PERSONA, personas__owner=person)
@@ -435,7 +439,10 @@ def delete_reminders_of(person: User) -> None:
 
 
 def _lock_persona(user: User, persona: Persona, based_on: Collection[str] | None) -> Persona:
-    """Return the stored row, locked until the end of the transaction. Raises `changed_meanwhile_error` (412)."""
+    """Return the stored row, locked until the end of the transaction.
+
+    Raises `NotFound`, `not_owner` (403) and `changed_meanwhile` (412).
+    """
     locked = get_or_404(Persona.objects.select_for_update(), persona.pk, "persona")
     require_editor(user=user, persona=locked)
     if based_on is not None and locked.tag not in based_on:
@@ -443,7 +450,7 @@ def _lock_persona(user: User, persona: Persona, based_on: Collection[str] | None
     return locked
 
 
-def _set_own_reminder(persona: Persona, text: str) -> None:
+def _replace_own_reminder(persona: Persona, text: str) -> None:
     """Replace the persona's own reminder. A reminder that other personas use too is kept for them.
 
     A disabled reminder is not replaced, since it was not in the text that the user edited.
@@ -504,7 +511,7 @@ def select_model(usable: Sequence[Model], persona: Persona | None) -> Model:
 
 
 def no_model_error() -> ProductError:
-    """Return `no_model_error` (503) if no model is set up, else `right_missing` (403)."""
+    """Return the error `no_model` (503) if no model is set up, else `right_missing` (403)."""
     if Model.objects.usable().exists():
         sentence = Sentence("None of your groups may use a model. Ask an administrator.")
         return ProductError("right_missing", sentence, status=403)
@@ -513,7 +520,7 @@ def no_model_error() -> ProductError:
     )
 
 
-def reminders_for(persona: Persona | None) -> list[str]:
+def reminder_texts(persona: Persona | None) -> list[str]:
     """Return the texts of the reminders for every conversation and of the persona's reminders, oldest first."""
     applies = Q(scope=Reminder.Scope.EVERYWHERE)
     if persona is not None:

@@ -28,8 +28,8 @@ VARIABLES_HELP = gettext_noop(
     "Variables are replaced when a message is sent: {{date}}, {{weekday}}, {{user.name}}, {{user.language}}, "
     "{{persona.name}}, {{project.name}}, {{model.name}}."
 )  # for the forms of the admin
-MAX_NAME = 60  # characters of a variable's name
-_VARIABLE = re.compile(rf"(\\?)\{{\{{[ ]{{0,3}}([A-Za-z_][\w.]{{0,{MAX_NAME}}})[ ]{{0,3}}\}}\}}")
+MAX_NAME_LENGTH = 60  # characters of a variable's name
+_VARIABLE = re.compile(rf"(\\?)\{{\{{[ ]{{0,3}}([A-Za-z_][\w.]{{0,{MAX_NAME_LENGTH}}})[ ]{{0,3}}\}}\}}")
 
 
 def check_variables(text: str) -> None:
@@ -51,9 +51,9 @@ def check_variables(text: str) -> None:
 def fill_variables(text: str, values: Mapping[str, str]) -> str:
     """Replace each variable in the text that has a value. Variables without a value, or inside values, stay."""
 
-    def value(match: re.Match[str]) -> str:
+    def replacement(match: re.Match[str]) -> str:
         if match[1]:
             return match[0][1:]
         return values.get(match[2], match[0])
 
-    return _VARIABLE.sub(value, text) if "{{" in text else text
+    return _VARIABLE.sub(replacement, text) if "{{" in text else text

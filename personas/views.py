@@ -37,7 +37,7 @@ def new(request: Request) -> HttpResponse:
     data = request.POST if request.method == "POST" else None
     form = PersonaPageForm(data, instance=Persona(owner=request.user), user=request.user)
     if not (form.is_bound and form.is_valid()):
-        return _form_page(request, form, None)
+        return _render_form(request, form, None)
     reminder = form.cleaned_data["reminder"]
     created = services.create_persona(user=request.user, fields=form.persona_fields, reminder=reminder)
     return redirect("personas:persona", created.pk)
@@ -50,15 +50,15 @@ def persona(request: Request, row: Persona) -> HttpResponse:
         require_editor(user=request.user, persona=row)
         return _save(request, row)
     if is_editor(request.user, row):
-        return _form_page(request, PersonaPageForm(instance=row, user=request.user), row)
+        return _render_form(request, PersonaPageForm(instance=row, user=request.user), row)
     offers = tools.cached_offers(rights_of(request.user).tool_servers, person=request.user.pk)
     context = {
         "section": "personas",
         "persona": row,
         "profile": row.budget_profile or services.default_profile(),
-        "too_many": tools.excess_warning(offers, row.tools, _model_of(request, row.model)),
+        "too_many": tools.excess_warning(offers, row.tools, _answering_model(request, row.model)),
         "search_asks": "web_search" in row.tools and search_asks(request.user, workspace_of(request)),
-        **sharing.context(request, row),
+        **sharing.shares_context(request, row),
     }
     return render(request, "personas/persona.html", context)
 
@@ -66,7 +66,7 @@ def persona(request: Request, row: Persona) -> HttpResponse:
 def _save(request: Request, row: Persona) -> HttpResponse:
     form = PersonaPageForm(request.POST, instance=visible_persona(request.user, row.pk), user=request.user)
     if not form.is_valid():
-        return _form_page(request, form, row)
+        return _render_form(request, form, row)
     based_on = {form.cleaned_data["tag"]} if form.cleaned_data["tag"] else None
     try:
         services.update_persona(
@@ -79,7 +79,7 @@ def _save(request: Request, row: Persona) -> HttpResponse:
     except ProductError as error:
         if error.code != "changed_meanwhile":
             raise
-        return _form_page(request, _form_over_new_state(request, row), row, meanwhile=True)
+        return _render_form(request, _form_over_new_state(request, row), row, meanwhile=True)
     return redirect("personas:persona", row.pk)
 
 
@@ -93,11 +93,13 @@ def _form_over_new_state(request: Request, row: Persona) -> PersonaPageForm:
     return PersonaPageForm(data, instance=row, user=request.user)
 
 
-def _form_page(
+def _render_form(
     request: Request, form: PersonaPageForm, row: Persona | None, *, meanwhile: bool = False
 ) -> HttpResponse:
-    validated = form.is_bound and (form.is_valid() or form.errors)  # `cleaned_data` has at least the valid fields
-    model = form.cleaned_data.get("model") if validated else form.instance.model
+    has_cleaned_data = form.is_bound and (
+        form.is_valid() or form.errors
+    )  # `cleaned_data` has at least the valid fields
+    model = form.cleaned_data.get("model") if has_cleaned_data else form.instance.model
     chosen = [str(name) for name in form["tools"].value() or ()]
     rights = rights_of(request.user)
     context = {
@@ -114,25 +116,25 @@ def _form_page(
         "own_tools": [
             (name, words)
             for name, words in tools.own_tools(search_asks=search_asks(request.user, workspace_of(request)))
-            if words and (name in chosen or name not in tools.WEB or Right.WEB in rights.may)
+            if words and (name in chosen or name not in tools.WEB_TOOLS or Right.WEB in rights.may)
         ],
         "publishing": has_right(request.user, "change", Persona),  # they may publish without a group that grants it
         "kept": [name for name in chosen if tools.OWN_TOOLS.get(name) == ""],
         "servers": tools.tool_choices(map(tools.ToolOffer, tools.server_names(rights.tool_servers)), chosen),
         "too_many": tools.excess_warning(
-            tools.cached_offers(rights.tool_servers, person=request.user.pk), chosen, _model_of(request, model)
+            tools.cached_offers(rights.tool_servers, person=request.user.pk), chosen, _answering_model(request, model)
         ),
     }
     if row is not None:
-        context |= sharing.context(request, row)
+        context |= sharing.shares_context(request, row)
     status = 412 if meanwhile else 400 if form.is_bound else 200
     return render(request, "personas/edit.html", context, status=status)
 
 
 @with_row(visible_persona)
 def duplicate(request: Request, row: Persona) -> HttpResponse:
-    copy = services.duplicate_persona(user=request.user, persona=row)
-    return redirect("personas:persona", copy.pk)
+    duplicated = services.duplicate_persona(user=request.user, persona=row)
+    return redirect("personas:persona", duplicated.pk)
 
 
 @require_POST
@@ -154,12 +156,12 @@ def server_tools(request: Request) -> HttpResponse:
     """
     chosen = request.GET.getlist("tools")
     rights = rights_of(request.user)
-    offers = tools.offers(rights.tool_servers, person=request.user.pk)
+    offers = tools.query_servers(rights.tool_servers, person=request.user.pk)
     chosen_model = _chosen_model(request)
     context = {
         "servers": tools.tool_choices(offers, chosen),
         "chosen": chosen,
-        "too_many": tools.excess_warning(offers, chosen, _model_of(request, chosen_model)),
+        "too_many": tools.excess_warning(offers, chosen, _answering_model(request, chosen_model)),
     }
     return render(request, "personas/_server_tools.html", context)
 
@@ -173,7 +175,7 @@ def _chosen_model(request: Request) -> Model | None:
     return models_of(request.user).filter(pk=pk).first()
 
 
-def _model_of(request: Request, chosen: Model | None) -> Model | None:
+def _answering_model(request: Request, chosen: Model | None) -> Model | None:
     """Return the model that answers for a persona with this choice. None if no model can be used."""
     try:
         return chosen or services.model_for(None, request.user)

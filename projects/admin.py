@@ -16,7 +16,7 @@ from core.admin_choices import RowSelectMixin
 from core.errors import ProductError
 from core.permissions import has_right
 from files.services import require_storage
-from personas.forms import prompt_text, text_with_variables
+from personas.forms import prompt_text_field, validate_variables
 from personas.models import Persona
 from projects import members, services
 from projects.handing_over import hand_over_project
@@ -33,7 +33,7 @@ FILE = gettext_noop("It is read in the background. It belongs to the project's o
 class ProjectForm(forms.ModelForm[Project]):
     """Form of a project. `based_on`: the version of the instructions when the form was opened."""
 
-    instructions = prompt_text(services.MAX_INSTRUCTIONS, required=False, help_text=INSTRUCTIONS)
+    instructions = prompt_text_field(services.MAX_INSTRUCTIONS, required=False, help_text=INSTRUCTIONS)
     file = forms.FileField(required=False, label="Add a file", help_text=FILE, widget=UnfoldAdminFileFieldWidget())
     based_on = forms.IntegerField(required=False, widget=forms.HiddenInput())
 
@@ -53,7 +53,7 @@ class ProjectForm(forms.ModelForm[Project]):
         self.initial["based_on"] = None if new else self.instance.version
 
     def clean_instructions(self) -> str:
-        return text_with_variables(self.cleaned_data["instructions"])
+        return validate_variables(self.cleaned_data["instructions"])
 
     def clean_file(self) -> Any:
         """Show next to the field that the owner has no storage left, so that the rest of the form is kept."""

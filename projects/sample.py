@@ -8,7 +8,7 @@ from accounts.models import User
 from files.services import store
 from personas.models import Persona
 from personas.services import create_persona
-from personas.sharing.names import make_unique_name
+from personas.sharing.names import unique_name
 from projects.models import Project
 from projects.services import ProjectFields, add_file, create_project
 
@@ -46,7 +46,7 @@ def _get_or_create_guide(user: User) -> Persona:
     return create_persona(
         user=user,
         fields={
-            "name": make_unique_name("Guide", user),
+            "name": unique_name("Guide", user),
             "description": "Explains Glasshouse from the files of its demo project.",
             "instructions": GUIDE_PROMPT,
             "starter_messages": ["What is a window?", "What happens to old messages?", "What could I try first?"],

@@ -20,7 +20,7 @@ from accounts.access.rights import require
 from accounts.models import Right, User
 from chat.ledger.models import ModelCall
 from chat.ledger.services import csv_pages
-from chat.memory.listing import ShownFact, facts_of, with_sources
+from chat.memory.listing import ShownFact, list_facts, with_sources
 from chat.memory.models import Profile
 from chat.models import Attachment, Conversation, Mark, Message, Summary, Turn
 from chat.models.parts import FoundDocument, MessagePart
@@ -509,7 +509,7 @@ def _json_lists(user: User) -> dict[str, Iterable[Any]]:
             for row in Reading.objects.listed_for(user).order_by("pk")
         ],
         "profile.json": Profile.objects.filter(person=user).values(*profile),
-        "memory.json": [_fact(shown) for shown in with_sources(list(facts_of(user).order_by("pk")))],
+        "memory.json": [_fact(shown) for shown in with_sources(list(list_facts(user).order_by("pk")))],
         "tasks.json": Task.objects.filter(owner=user).order_by("pk").values(*task),
     }
 

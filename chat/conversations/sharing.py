@@ -23,7 +23,7 @@ from accounts.access.rights import require, rights_of
 from accounts.models import Right, User
 from chat.context.build import SourceEntry
 from chat.conversations.erasing import require_lasting
-from chat.memory.services import REMEMBER
+from chat.memory.services import REMEMBER_TOOL
 from chat.models import Conversation, Message, Share, TeamShare, Turn
 from chat.models.conversation_state import require_owner
 from chat.models.tree import branch_rows
@@ -261,7 +261,7 @@ def _named_sources(row: Message, sources: Sequence[SourceEntry], titles: Mapping
             yield SourceRow(title, source["state"], source.get("tokens"), words=str(wording.STATES[source["state"]]))
     for message in expand(row, BUILT_IN):
         step = answer_step(row, message)
-        if step.role == "call" and not any(call.name == REMEMBER for call in message.tool_calls):
+        if step.role == "call" and not any(call.name == REMEMBER_TOOL for call in message.tool_calls):
             yield SourceRow(step.words, "full", None, kind="call")
 
 

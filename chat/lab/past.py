@@ -30,7 +30,7 @@ from core.errors import ProductError
 from core.sentences import Sentence
 from llm.models import Model
 from personas.models import BudgetProfile, SystemPrompt
-from personas.services import texts_of_report
+from personas.services import texts_from_report
 from projects.models import ProjectFile
 from workspace.models import Workspace
 
@@ -215,7 +215,7 @@ class PastContexts:
             system_prompt=SystemPrompt.objects.filter(version=version).first() if version else None,
             toolbox=_filter_tools(context.toolbox, call.get("tools", ())),
             true_ratio=Decimal(ratio) if ratio else None,
-            texts=texts_of_report(call["versions"]),
+            texts=texts_from_report(call["versions"]),
         )
 
     def varied(self, then: PastContext) -> PastContext:

@@ -30,7 +30,7 @@ from files.models import File
 from llm.models import Model
 from llm.services import cache_rule
 from llm.types.model_call import ModelMessage, ReasoningState, ToolCall, Usage
-from personas.services import texts_of_report
+from personas.services import texts_from_report
 from personas.texts import BUILT_IN_DIGEST, TEXTS
 
 NUMBERS = ("limit", "used", "tools_tokens", "sections", "dropped", "unloaded")
@@ -265,7 +265,7 @@ def deleted_sources(calls: Sequence[CallReport]) -> list[Problem]:
 def changed_texts(call: CallReport) -> list[Problem]:
     """Return a problem for each deleted version of a text, and another if the built-in texts have changed."""
     names = {name for name in call["versions"] if name in TEXTS}
-    deleted = sorted(names - texts_of_report(call["versions"]).own.keys())
+    deleted = sorted(names - texts_from_report(call["versions"]).own.keys())
     problems = [
         Problem("text_deleted", Sentence("The version of “{title}” was deleted.", title=TEXTS[name].title))
         for name in deleted

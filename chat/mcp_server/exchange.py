@@ -1,8 +1,8 @@
 """Pass one request of an MCP client to the protocol's package, and its response back to Django.
 
-The package is an ASGI application. It runs as a task beside the view, which reads its messages: the head decides
-whether the response is whole or a stream of events. A client that leaves ends the task; an answer that it has asked
-for is written all the same.
+The package is an ASGI application. It runs as a task, and the view reads its messages. The head tells whether the
+response is complete or a stream of events. If the client disconnects, the task ends, but an answer that it asked for
+continues.
 
 Import this module only for a request (`chat.mcp_server.api`): it loads the protocol's package.
 """
@@ -26,51 +26,51 @@ from mcp_types import (
     ToolAnnotations,
 )
 
-from chat.mcp_server.tools import BY_NAME, TOOLS, McpCaller
+from chat.mcp_server.tools import TOOLS, TOOLS_BY_NAME, McpCaller
 from core.api.views import missing_scope
 from core.errors import ProductError
 from llm.types.tools import BadArguments
 
-NAME = "Glasshouse"
+SERVER_NAME = "Glasshouse"
 VERSION = "1"  # of the tools
 INSTRUCTIONS = (
     "A workspace for AI chats. Search the files of your projects, ask a persona, and read the report of an answer: "
     "what the model saw, what was left out and why."
 )
-AHEAD = 64  # messages of a response that wait for the client
+MAX_WAITING_MESSAGES = 64  # messages of a response that wait for the client
 
 
 async def respond(request: HttpRequest, body: bytes, caller: McpCaller) -> HttpResponseBase:
     """Return the response to a request. The database is only used within the tools."""
     exchange = _Exchange(body)
-    task = asyncio.create_task(exchange.run(_server(caller), _scope(request)))
+    task = asyncio.create_task(exchange.run(_make_server(caller), _asgi_scope(request)))
     try:
         head = await exchange.messages.get()
         if head is None:
-            await task  # raises what ended it
+            await task  # raises the task's error
             raise RuntimeError("the protocol's package gave no response")
         headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in head["headers"]}
         rest = exchange.rest(task)
         if headers.get("content-type", "").startswith("text/event-stream"):
-            return StreamingHttpResponse(rest, status=head["status"], headers=_passed_on(headers))
+            return StreamingHttpResponse(rest, status=head["status"], headers=_response_headers(headers))
         content = b"".join([piece async for piece in rest])
     except BaseException:
         task.cancel()
         raise
-    return HttpResponse(content, status=head["status"], headers=_passed_on(headers))
+    return HttpResponse(content, status=head["status"], headers=_response_headers(headers))
 
 
-def _passed_on(headers: Mapping[str, str]) -> dict[str, str]:
-    """Return the headers that the response gets; those of the connection belong to the server."""
+def _response_headers(headers: Mapping[str, str]) -> dict[str, str]:
+    """Return the headers of the response, without headers of the connection, which the server sets."""
     return {
-        "content-type": "text/plain",  # where the package names none
+        "content-type": "text/plain",  # if the package sets none
         "Cache-Control": "no-store",
         "X-Accel-Buffering": "no",  # without it nginx buffers events
         **{name: value for name, value in headers.items() if name.startswith("mcp-") or name == "content-type"},
     }
 
 
-def _scope(request: HttpRequest) -> dict[str, Any]:
+def _asgi_scope(request: HttpRequest) -> dict[str, Any]:
     headers = [(name.lower().encode(), value.encode("latin-1", "replace")) for name, value in request.headers.items()]
     return {
         "type": "http",
@@ -90,11 +90,11 @@ def _scope(request: HttpRequest) -> dict[str, Any]:
 
 
 class _Exchange:
-    """One request and its response. `messages`: those of the application; None at its end."""
+    """One request and its response. `messages` has the application's messages, and None at the end."""
 
     def __init__(self, body: bytes) -> None:
         self._body: bytes | None = body
-        self.messages: asyncio.Queue[Any] = asyncio.Queue(AHEAD)
+        self.messages: asyncio.Queue[Any] = asyncio.Queue(MAX_WAITING_MESSAGES)
 
     async def run(self, server: Server[Any], scope: dict[str, Any]) -> None:
         manager = StreamableHTTPSessionManager(app=server, stateless=True)
@@ -113,7 +113,7 @@ class _Exchange:
         return await never  # the task is cancelled when the client leaves
 
     async def rest(self, task: "asyncio.Task[None]") -> AsyncIterator[bytes]:
-        """Yield the body of the response. Ends the task, also if the reader leaves."""
+        """Yield the body of the response. Ends the task at the end, or if the client disconnects."""
         try:
             while (message := await self.messages.get()) is not None:
                 if message.get("body"):
@@ -126,7 +126,7 @@ class _Exchange:
                 await task
 
 
-def _server(caller: McpCaller) -> Server[Any]:
+def _make_server(caller: McpCaller) -> Server[Any]:
     """Return the server of one request. It offers the tools that the token has the scope for."""
 
     async def list_tools(context: ServerRequestContext[Any], params: PaginatedRequestParams | None) -> ListToolsResult:
@@ -144,21 +144,23 @@ def _server(caller: McpCaller) -> Server[Any]:
         )
 
     async def call_tool(context: ServerRequestContext[Any], params: CallToolRequestParams) -> CallToolResult:
-        tool = BY_NAME.get(params.name)
+        tool = TOOLS_BY_NAME.get(params.name)
         if tool is None:
-            return _error(f"There is no tool of this name. The tools are: {', '.join(BY_NAME)}.")
+            return _error_result(f"There is no tool of this name. The tools are: {', '.join(TOOLS_BY_NAME)}.")
         if tool.scope not in caller.scopes:
-            return _error(missing_scope(tool.scope).english)
+            return _error_result(missing_scope(tool.scope).english)
         try:
             answer = await tool.call(caller, params.arguments or {})
         except BadArguments as error:
-            return _error(str(error))
+            return _error_result(str(error))
         except ProductError as error:
-            return _error(error.sentence.english)
+            return _error_result(error.sentence.english)
         return CallToolResult(content=[TextContent(text=answer.text)], structured_content=answer.data)
 
-    return Server(NAME, version=VERSION, instructions=INSTRUCTIONS, on_list_tools=list_tools, on_call_tool=call_tool)
+    return Server(
+        SERVER_NAME, version=VERSION, instructions=INSTRUCTIONS, on_list_tools=list_tools, on_call_tool=call_tool
+    )
 
 
-def _error(text: str) -> CallToolResult:
+def _error_result(text: str) -> CallToolResult:
     return CallToolResult(content=[TextContent(text=text)], is_error=True)

@@ -38,12 +38,12 @@ from projects.models.roles import visible_project
 
 MAX_LISTED = 100  # projects or personas in one result
 MAX_HITS = 20
-MAX_TEXT = 100_000  # characters of a question
-WAIT = 240.0  # seconds for an answer; clients of the protocol wait 300 for the next bytes of a response
+MAX_QUESTION_LENGTH = 100_000  # characters of a question
+ANSWER_TIMEOUT = 240.0  # seconds for an answer; clients of the protocol wait 300 for the next bytes of a response
 
 
 class ToolArguments(BaseModel):
-    """The base of arguments. Unknown ones are refused."""
+    """Base of the arguments of tools. Unknown arguments are refused."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -73,11 +73,11 @@ class ReadArguments(ToolArguments):
 class AskArguments(ToolArguments):
     """Arguments of `ask_persona`."""
 
-    question: str = Field(min_length=1, max_length=MAX_TEXT)
+    question: str = Field(min_length=1, max_length=MAX_QUESTION_LENGTH)
     persona: UUID | None = Field(None, description="The id of a persona, as list_personas returns it; none without it.")
     project: UUID | None = Field(None, description="The id of a project whose files the answer may use.")
     conversation: UUID | None = Field(
-        None, description="The id of a conversation of before, to go on in it. Then neither persona nor project."
+        None, description="The id of an earlier conversation to continue. Leave out persona and project then."
     )
 
 
@@ -95,7 +95,7 @@ class ReportArguments(TurnArguments):
 
 @dataclass(frozen=True, slots=True)
 class McpCaller:
-    """The person of the token, the scopes of the token, and how the address of a page is made from its path."""
+    """The user and the scopes of a token. `address` turns a path into a full address."""
 
     user: User
     scopes: frozenset[str]
@@ -112,7 +112,7 @@ class ToolAnswer:
 
 @dataclass(frozen=True, slots=True)
 class McpTool:
-    """A tool. `scope`: what the token needs. `reads`: it changes nothing."""
+    """A tool. `scope`: the scope that a token needs. `reads`: whether it only reads."""
 
     name: str
     description: str
@@ -133,22 +133,22 @@ class McpTool:
 
 
 async def _list_projects(caller: McpCaller, arguments: NameArguments) -> ToolAnswer:
-    return await threaded(_listed)(Project.objects.visible_to(caller.user), "projects", arguments.name)
+    return await threaded(_list_rows)(Project.objects.visible_to(caller.user), "projects", arguments.name)
 
 
 async def _list_personas(caller: McpCaller, arguments: NameArguments) -> ToolAnswer:
-    return await threaded(_listed)(Persona.objects.visible_to(caller.user), "personas", arguments.name)
+    return await threaded(_list_rows)(Persona.objects.visible_to(caller.user), "personas", arguments.name)
 
 
-def _listed(rows: "QuerySet[Any]", kind: str, name: str) -> ToolAnswer:
+def _list_rows(rows: "QuerySet[Any]", kind: str, name: str) -> ToolAnswer:
     matches = list(rows.filter(name__icontains=name).order_by("name", "pk")[: MAX_LISTED + 1])
     shown = [{"id": str(row.pk), "name": row.name} for row in matches[:MAX_LISTED]]
     lines = [f"- {each['id']} {each['name']}" for each in shown]
-    more = ["There are more. Give a part of the name."] if len(matches) > MAX_LISTED else []
+    more = ["There are more. Narrow the list by a part of the name."] if len(matches) > MAX_LISTED else []
     return ToolAnswer("\n".join([*lines, *more]) or f"There are no such {kind}.", {kind: shown})
 
 
-async def _search(caller: McpCaller, arguments: SearchArguments) -> ToolAnswer:
+async def _search_projects(caller: McpCaller, arguments: SearchArguments) -> ToolAnswer:
     return await threaded(_search_files)(caller.user, arguments)
 
 
@@ -161,13 +161,13 @@ def _search_files(user: User, arguments: SearchArguments) -> ToolAnswer:
     files = File.objects.filter(project_entries__project__in=projects.values("pk")).distinct()
     payer = Payer(user.pk, current_origin().token_id)
     result = find_passages(queries=[arguments.query], files=files, limit=arguments.limit, payer=payer)
-    passages = [_passage(hit) for hit in result.hits]
+    passages = [_passage_data(hit) for hit in result.hits]
     notes = [note.english for note in result.notes]
     text = "\n\n".join(_passage_text(each) for each in passages) or "Nothing was found. Try other words."
     return ToolAnswer("\n\n".join([text, *notes]), {"passages": passages, "notes": notes})
 
 
-def _passage(hit: ChunkHit) -> JsonObject:
+def _passage_data(hit: ChunkHit) -> JsonObject:
     return {
         "file": str(hit.file),
         "title": hit.name,
@@ -185,7 +185,7 @@ def _passage_text(passage: Mapping[str, Any]) -> str:
     return f"{where}\n{passage['text']}"
 
 
-async def _read(caller: McpCaller, arguments: ReadArguments) -> ToolAnswer:
+async def _read_passage(caller: McpCaller, arguments: ReadArguments) -> ToolAnswer:
     return await threaded(_read_file)(caller.user, arguments)
 
 
@@ -204,18 +204,18 @@ def _read_file(user: User, arguments: ReadArguments) -> ToolAnswer:
     return ToolAnswer(f"{file.name}, characters {start} to {end}. {follows}\n\n{text}", {**data, "text": text})
 
 
-async def _ask(caller: McpCaller, arguments: AskArguments) -> ToolAnswer:
-    turn = await threaded(_begin)(caller.user, arguments)
+async def _ask_persona(caller: McpCaller, arguments: AskArguments) -> ToolAnswer:
+    turn = await threaded(_send_question)(caller.user, arguments)
     try:
-        async with asyncio.timeout(WAIT):
+        async with asyncio.timeout(ANSWER_TIMEOUT):
             async for _event in wire_events(turn):
                 pass
     except TimeoutError:
         pass  # the answer goes on; `read_answer` returns it later
-    return await threaded(_answer_of)(caller, await load_turn(turn.pk))
+    return await threaded(_make_answer)(caller, await load_turn(turn.pk))
 
 
-def _begin(user: User, arguments: AskArguments) -> Turn:
+def _send_question(user: User, arguments: AskArguments) -> Turn:
     """Send the question as the REST API does, and return its turn."""
     ask = Ask(text=arguments.question)
     if arguments.conversation is None:
@@ -229,7 +229,7 @@ def _begin(user: User, arguments: AskArguments) -> Turn:
     return sending.send(user=user, conversation=conversation, ask=ask)[0]
 
 
-def _answer_of(caller: McpCaller, turn: Turn) -> ToolAnswer:
+def _make_answer(caller: McpCaller, turn: Turn) -> ToolAnswer:
     text = turn.answer.text
     live = turn.status in Turn.LIVE
     data: JsonObject = {
@@ -251,21 +251,21 @@ def _answer_of(caller: McpCaller, turn: Turn) -> ToolAnswer:
 
 async def _read_answer(caller: McpCaller, arguments: TurnArguments) -> ToolAnswer:
     turn = await threaded(visible_turn)(caller.user, arguments.turn)
-    return await threaded(_answer_of)(caller, turn)
+    return await threaded(_make_answer)(caller, turn)
 
 
 async def _read_report(caller: McpCaller, arguments: ReportArguments) -> ToolAnswer:
-    return await threaded(_report_of)(caller.user, arguments)
+    return await threaded(_load_report)(caller.user, arguments)
 
 
-def _report_of(user: User, arguments: ReportArguments) -> ToolAnswer:
+def _load_report(user: User, arguments: ReportArguments) -> ToolAnswer:
     turn = visible_turn(user, arguments.turn)
     report = reports.of_turn(turn, arguments.call)
     if report is None:
         raise NotFound("report")
     whole = reports.readable(report)
     sources = [*report["sources"], *reports.summarised(turn)]
-    data = {**{name: whole[name] for name in _REPORTED if name in whole}, "sources": sources}
+    data = {**{name: whole[name] for name in _REPORT_MEMBERS if name in whole}, "sources": sources}
     lines = [
         f"Model {report['model']}: {report['used']} of {report['limit']} tokens used, "
         f"{report['tools_tokens']} more for definitions of tools.",
@@ -277,8 +277,8 @@ def _report_of(user: User, arguments: ReportArguments) -> ToolAnswer:
     return ToolAnswer("\n".join(lines), data)
 
 
-# Members of a report in a result. The messages as sent are left out: they may be longer than the window of the client.
-_REPORTED = (
+# Members of a report in a result, without the messages, which may be longer than the window of the client's model.
+_REPORT_MEMBERS = (
     *("cycle", "model", "window", "limit", "used", "left", "exact", "tools_tokens", "tools", "tools_on_demand"),
     *("sections", "versions", "summary", "notes", "usage", "provider_count", "calls"),
 )
@@ -303,14 +303,14 @@ TOOLS: Sequence[McpTool] = (
         "Searches the files of your projects by words and by meaning. Returns the best passages with their places.",
         "projects",
         SearchArguments,
-        _search,
+        _search_projects,
     ),
     McpTool(
         "read_passage",
         "Reads a page of a file, or its text from a character on: 12,000 characters at most.",
         "files",
         ReadArguments,
-        _read,
+        _read_passage,
     ),
     McpTool(
         "list_personas", "Lists the personas that you may ask, with their ids.", "chat", NameArguments, _list_personas
@@ -321,7 +321,7 @@ TOOLS: Sequence[McpTool] = (
         "and counts towards your limits.",
         "chat",
         AskArguments,
-        _ask,
+        _ask_persona,
         reads=False,
     ),
     McpTool(
@@ -335,5 +335,5 @@ TOOLS: Sequence[McpTool] = (
         _read_report,
     ),
 )
-BY_NAME: Mapping[str, McpTool] = {tool.name: tool for tool in TOOLS}
+TOOLS_BY_NAME: Mapping[str, McpTool] = {tool.name: tool for tool in TOOLS}
 SCOPES = frozenset(tool.scope for tool in TOOLS)

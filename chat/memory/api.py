@@ -12,7 +12,7 @@ from rest_framework.response import Response
 
 from accounts.access.api_views import ScopedView
 from chat.memory import services
-from chat.memory.listing import ShownSource, facts_of, with_sources
+from chat.memory.listing import ShownSource, list_facts, with_sources
 from chat.memory.models import Fact, Profile
 from chat.memory.services import FactScope, ProfileFields
 from chat.models import Conversation
@@ -107,7 +107,7 @@ class FactViewSet(
         if status_code and status_code not in Fact.Status.values:
             sentence = Sentence("“status” is one of these: {statuses}.", statuses=", ".join(Fact.Status.values))
             raise ProductError("bad_filter", sentence)
-        return facts_of(self.person, status=status_code, query=self.request.query_params.get("q", ""))
+        return list_facts(self.person, status=status_code, query=self.request.query_params.get("q", ""))
 
     def perform_create(self, serializer: serializers.BaseSerializer[Fact]) -> None:
         fields = serializer.validated_data
@@ -122,7 +122,7 @@ class FactViewSet(
         fields = serializer.validated_data
         fact = self.get_object()
         if {"project", "persona"} & set(fields):
-            raise ProductError("scope_fixed", "Where a fact applies cannot change. Forget it, and write it anew.")
+            raise ProductError("scope_fixed", "The scope of a fact cannot change. Forget the fact, and add it again.")
         if "text" in fields:
             fact = services.correct_fact(user=self.person, fact=fact, text=fields["text"])
         if "pinned" in fields:
@@ -192,7 +192,7 @@ class ProfileView(ScopedView):
     @extend_schema(responses=ProfileSerializer)
     def get(self, request: Request) -> Response:
         """Return your profile."""
-        return Response(ProfileSerializer(services.profile_of(self.person)).data)
+        return Response(ProfileSerializer(services.profile_for(self.person)).data)
 
     @extend_schema(request=ProfileSerializer, responses=ProfileSerializer)
     def patch(self, request: Request) -> Response:

@@ -1,9 +1,9 @@
 """Read what is remembered for one prompt, and choose the facts of its memory section.
 
-1. `memory_of` reads the profile, the pinned facts, the facts of the conversation and those that match the question,
+1. `read_memory` reads the profile, the pinned facts, the facts of the conversation and those that match the question,
    once per turn. It makes four queries, however many facts there are.
-2. `choose` decides with `chat.context.memory`, for each model call of the turn.
-3. `note_use` stores the facts that a message added, so that they stay for the next messages.
+2. `choose_section` decides with `chat.context.memory`, for each model call of the turn.
+3. `store_use` stores the facts that a message added, so that they stay for the next messages.
 """
 
 from collections.abc import Sequence
@@ -20,8 +20,8 @@ from accounts.models import User
 from chat.context.memory import ChosenMemory, choose_memory, memory_budget
 from chat.context.types import Memory, MemoryFact, Reason
 from chat.memory.models import ConversationFact, Fact, Profile
-from chat.memory.services import proposals_of
-from chat.memory.terms import keys_of, stems
+from chat.memory.services import allowed_proposals
+from chat.memory.terms import search_keys, stems
 from chat.models import Conversation
 from chat.models.conversation_state import ChatScope
 from llm.tokens import NamedTokenizer
@@ -29,8 +29,8 @@ from personas.models import BudgetProfile
 from personas.texts import Texts
 from workspace.models import Workspace
 
-MAX_MATCHES = 40  # best matches of a question that are weighed against each other
-NAMED_WITHOUT_ROOM = 10  # facts without room that a report names
+MAX_MATCHES = 40  # best matches of a question that are ranked
+MAX_NAMED_WITHOUT_ROOM = 10  # facts without room in a report
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +44,7 @@ class ConversationUse:
 
 @dataclass(frozen=True, slots=True)
 class PersonMemory:
-    """Profile and facts of a person, as far as a prompt may need them. `off`: why nothing of it is sent."""
+    """Profile and facts of a person that a prompt may need. `off`: the reason why none are sent."""
 
     about: str = ""
     answering: str = ""
@@ -59,26 +59,26 @@ class PersonMemory:
         return not (self.about or self.answering or self.pinned or self.uses or self.matches)
 
 
-NOTHING = PersonMemory()
+NO_MEMORY = PersonMemory()
 
 
-def memory_of(
+def read_memory(
     user: User, scope: ChatScope, question: str, workspace: Workspace, *, stored: bool = True
 ) -> PersonMemory:
     """Return what is remembered for the next prompt of the conversation.
 
-    `stored`: the person may have a profile; if not, no query is made. Temporary conversations and requests of
-    programs have no memory at all.
+    `stored`: whether the person may have a stored profile; if False, no query is made. Temporary conversations and
+    requests of programs have no memory at all.
     """
     conversation = scope.conversation
     origin = conversation.origin if conversation is not None else Conversation.Origin.WORKSPACE
     if origin != Conversation.Origin.WORKSPACE:
-        return NOTHING
+        return NO_MEMORY
     row = Profile.objects.filter(person=user).first() if stored else None
     stored = row is not None  # a person with facts has a profile, even if nothing is written there
     profile = row or Profile(person=user)
-    off = _why_off(profile, scope, workspace)
-    proposals = Profile.Proposals.OFF if off else proposals_of(profile, workspace)
+    off = _reason_off(profile, scope, workspace)
+    proposals = Profile.Proposals.OFF if off else allowed_proposals(profile, workspace)
     if off:
         return PersonMemory(off=off if stored or workspace.memory_answering else None)
     answering = profile.answering or workspace.memory_answering
@@ -92,13 +92,13 @@ def memory_of(
         about=profile.about,
         answering=answering,
         pinned=list(facts.filter(pinned=True).order_by("id")),
-        uses=_uses(conversation, facts) if conversation is not None and not conversation._state.adding else (),
-        matches=matching(user, facts, f"{question}\n{title}"),
+        uses=_read_uses(conversation, facts) if conversation is not None and not conversation._state.adding else (),
+        matches=find_matches(user, facts, f"{question}\n{title}"),
         proposals=proposals,
     )
 
 
-def _why_off(profile: Profile, scope: ChatScope, workspace: Workspace) -> Reason | None:
+def _reason_off(profile: Profile, scope: ChatScope, workspace: Workspace) -> Reason | None:
     if not workspace.memory:
         return "memory_off_workspace"
     if not profile.in_prompts:
@@ -108,17 +108,17 @@ def _why_off(profile: Profile, scope: ChatScope, workspace: Workspace) -> Reason
     return None if scope.conversation is None or scope.conversation.memory_in_prompts else "memory_off_here"
 
 
-def _uses(conversation: Conversation, facts: QuerySet[Fact]) -> list[ConversationUse]:
+def _read_uses(conversation: Conversation, facts: QuerySet[Fact]) -> list[ConversationUse]:
     rows = ConversationFact.objects.filter(conversation=conversation, fact__in=facts).select_related("fact")
     return [ConversationUse(row.fact, str(row.summary or ""), row.left_out) for row in rows.order_by("id")]
 
 
-def matching(user: User, facts: QuerySet[Fact], text: str, limit: int = MAX_MATCHES) -> list[Fact]:
-    """Return the facts that share words with the text, best first. The index of terms makes the selection.
+def find_matches(user: User, facts: QuerySet[Fact], text: str, limit: int = MAX_MATCHES) -> list[Fact]:
+    """Return the facts that share words with the text, best first. The index of terms selects the candidates.
 
-    A word counts more if fewer of the candidates have it. Among equals the newest comes first.
+    A word counts more if fewer of the candidates have it. Among equals, newer facts come first.
     """
-    keys = keys_of(user.pk, stems(text))
+    keys = search_keys(user.pk, stems(text))
     if not keys:
         return []
     shared = Func(
@@ -139,7 +139,7 @@ def matching(user: User, facts: QuerySet[Fact], text: str, limit: int = MAX_MATC
     return [row for _, row in ranked]
 
 
-def choose(
+def choose_section(
     memory: PersonMemory,
     *,
     summary: str,
@@ -156,7 +156,9 @@ def choose(
     if memory.off or memory.empty:
         return None
     left_out = {use.fact.pk for use in memory.uses if use.left_out}
-    pinned = [_fact(row, "pinned_fact", tokenizer, required=True) for row in memory.pinned if row.pk not in left_out]
+    pinned = [
+        _memory_fact(row, "pinned_fact", tokenizer, required=True) for row in memory.pinned if row.pk not in left_out
+    ]
     about = "\n".join(
         texts.fill(name, text=text)
         for name, text in (("memory_about", memory.about), ("memory_answering", memory.answering))
@@ -164,11 +166,11 @@ def choose(
     )
     section = Memory(texts["memory"], about, tuple(pinned), wrap, tokenizer.count(about) if about else None)
     chosen = [
-        _fact(use.fact, "matched_before", tokenizer)
+        _memory_fact(use.fact, "matched_before", tokenizer)
         for use in memory.uses
         if not use.left_out and use.summary == summary
     ]
-    matches = [_fact(row, "matches", tokenizer) for row in memory.matches if row.pk not in left_out]
+    matches = [_memory_fact(row, "matches", tokenizer) for row in memory.matches if row.pk not in left_out]
     choice = choose_memory(
         section,
         chosen=chosen,
@@ -177,16 +179,16 @@ def choose(
         tokenizer=tokenizer,
         overhead=profile.message_overhead,
     )
-    return choice._replace(without_room=choice.without_room[:NAMED_WITHOUT_ROOM])
+    return choice._replace(without_room=choice.without_room[:MAX_NAMED_WITHOUT_ROOM])
 
 
-def _fact(row: Fact, reason: Reason, tokenizer: NamedTokenizer, *, required: bool = False) -> MemoryFact:
+def _memory_fact(row: Fact, reason: Reason, tokenizer: NamedTokenizer, *, required: bool = False) -> MemoryFact:
     return MemoryFact(str(row.pk), row.text, reason, tokenizer.count(row.text), required=required)
 
 
 @transaction.atomic
-def note_use(conversation: Conversation, choice: ChosenMemory, summary: str) -> None:
-    """Store the facts that the message added to the conversation, in their order, and when facts were last used."""
+def store_use(conversation: Conversation, choice: ChosenMemory, summary: str) -> None:
+    """Store the facts that were added to the conversation, in their order, and the time of use of all facts."""
     if choice.added:
         ids = [UUID(fact.id) for fact in choice.added]
         rows = ConversationFact.objects.filter(conversation=conversation, fact__in=ids)

@@ -8,12 +8,12 @@ from django.db.models import Count, QuerySet
 
 from accounts.models import User
 from chat.memory.models import Fact, FactSource
-from chat.memory.services import contradicted_by
+from chat.memory.services import contradicted_facts
 from chat.models import Conversation
 
-PAGE = 50  # facts on one page
+PAGE_SIZE = 50  # facts on one page
 MAX_SEARCH_LENGTH = 100  # characters
-MAX_SHOWN = 5  # sources of one fact in a list
+MAX_SHOWN_SOURCES = 5  # sources of one fact in a list
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +34,7 @@ class ShownFact:
     outdates: Sequence[Fact] = ()
 
 
-def facts_of(user: User, *, status: str = "", query: str = "") -> QuerySet[Fact]:
+def list_facts(user: User, *, status: str = "", query: str = "") -> QuerySet[Fact]:
     """Return the person's facts, newest first, without forgotten ones unless `status` names them."""
     rows = Fact.objects.visible_to(user).select_related("project", "persona", "confirmed_by", "outdated_by")
     rows = rows.filter(status=status) if status else rows.exclude(status=Fact.Status.FORGOTTEN)
@@ -43,7 +43,7 @@ def facts_of(user: User, *, status: str = "", query: str = "") -> QuerySet[Fact]
     return rows.order_by("-id")
 
 
-def counts_of(user: User) -> dict[str, int]:
+def count_facts(user: User) -> dict[str, int]:
     """Return the number of the person's facts by status."""
     rows = Fact.objects.visible_to(user).order_by().values_list("status").annotate(number=Count("pk"))
     return dict(rows)
@@ -54,12 +54,12 @@ def with_sources(rows: Sequence[Fact], *, proposed: bool = False) -> list[ShownF
     by_fact: dict[UUID, list[ShownSource]] = {row.pk: [] for row in rows}
     sources = FactSource.objects.filter(fact__in=by_fact).select_related("message__conversation").order_by("-id")
     for source in sources:
-        if len(by_fact[source.fact_id]) < MAX_SHOWN:
-            by_fact[source.fact_id].append(_shown(source))
-    return [ShownFact(row, by_fact[row.pk], contradicted_by(row) if proposed else ()) for row in rows]
+        if len(by_fact[source.fact_id]) < MAX_SHOWN_SOURCES:
+            by_fact[source.fact_id].append(_shown_source(source))
+    return [ShownFact(row, by_fact[row.pk], contradicted_facts(row) if proposed else ()) for row in rows]
 
 
-def _shown(source: FactSource) -> ShownSource:
+def _shown_source(source: FactSource) -> ShownSource:
     message = source.message
     if message is None or message.deleted is not None or message.conversation.deleted is not None:
         return ShownSource(source.quote, None, None)
@@ -67,7 +67,7 @@ def _shown(source: FactSource) -> ShownSource:
 
 
 def proposals_below(conversation: Conversation, answers: Sequence[UUID]) -> dict[UUID, list[ShownFact]]:
-    """Return the proposals that wait below these answers, by the answer. Makes no query where none was ever made."""
+    """Return the waiting proposals by answer. Makes no query if the conversation never had a proposal."""
     if not conversation.proposes or not answers:
         return {}
     rows = Fact.objects.filter(owner=conversation.owner_id, answer__in=answers, status=Fact.Status.PROPOSED)

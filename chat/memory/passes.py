@@ -1,13 +1,13 @@
 """Look for facts in conversations that are finished, with a model, as jobs.
 
-1. `begin_due` stores a job for each conversation of a person who allows proposals, once nobody has written in it for
-   `FINISHED_AFTER` and it has messages that no pass has read.
-2. `run` claims the job and reads the messages that the person has written since the last pass, at most `MAX_READ`
-   characters. The model gets these messages alone: no answers, files or tool results.
+1. `begin_due` stores a job for each conversation whose owner allows proposals, if it has unread messages and nothing
+   was written in it for `FINISHED_AFTER`.
+2. `run` claims the job and reads the person's messages since the last pass, up to `MAX_READ_CHARACTERS` characters. The
+   model gets only these messages, without answers, files or tool results.
 3. Each entry of the model's list goes through `chat.memory.services.propose`, which checks the quoted words.
 
 A pass makes one call of the model that writes summaries, else of the conversation's own model. The call is in the
-ledger and counts to the person's limits. A person gets at most `MAX_A_DAY` passes a day.
+ledger and counts to the person's limits. A person gets at most `MAX_PASSES_PER_DAY` passes a day.
 """
 
 import asyncio
@@ -27,8 +27,8 @@ from chat.ledger.asking import Billing, OwnAnswer, ask
 from chat.ledger.limits import require_not_used_up
 from chat.ledger.models import ModelCall
 from chat.memory.models import Fact, MemoryPass, Profile
-from chat.memory.services import may_remember, proposals_of, propose
-from chat.memory.sources import own_words, written_by_owner
+from chat.memory.services import allowed_proposals, may_remember, propose
+from chat.memory.sources import owner_messages, remove_quotations
 from chat.models import Conversation, Message, Turn
 from chat.models.conversation_state import scope_of
 from core.background import on_database
@@ -42,13 +42,15 @@ from personas.texts import Texts
 from workspace.models.settings import workspace_at
 
 FINISHED_AFTER = timedelta(minutes=30)
-YOUNGEST = timedelta(days=7)  # older conversations are not read, for example after a person has allowed proposals
+MAX_CONVERSATION_AGE = timedelta(
+    days=7
+)  # older conversations are not read, for example after a person has allowed proposals
 MAX_AT_ONCE = 50  # jobs that one sweep begins
-MAX_A_DAY = 40  # passes of one person
+MAX_PASSES_PER_DAY = 40  # passes of one person
 MAX_TRIES = 3
-MAX_READ = 12_000  # characters of messages in one call
+MAX_READ_CHARACTERS = 12_000  # characters of messages in one call
 MAX_FACTS = 5  # proposals of one pass
-SHORTEST_READ = 20  # characters; shorter messages hold no facts worth a call
+MIN_MESSAGE_LENGTH = 20  # characters; shorter messages hold no facts worth a call
 MAX_REPLY_LENGTH = 6_000  # characters
 TIMEOUT = 120.0  # seconds
 
@@ -71,7 +73,7 @@ logger = logging.getLogger(__name__)
 class PassWork:
     """A claimed pass with its messages, oldest first, and the model that reads them.
 
-    `allowed`: the models that may read them instead; None: any, since the workspace chose the model for summaries.
+    `allowed`: the fallback models that may read them; None for all, if the workspace's model for summaries reads them.
     """
 
     row: MemoryPass
@@ -92,7 +94,7 @@ def begin_due() -> int:
         deleted=None,
         memory_in_prompts=True,
         leaf__isnull=False,
-        updated__range=(now - YOUNGEST, now - FINISHED_AFTER),
+        updated__range=(now - MAX_CONVERSATION_AGE, now - FINISHED_AFTER),
     )
     unread = Q(memory_pass=None) | Q(memory_pass__status=MemoryPass.Status.DONE) & (
         Q(memory_pass__read_to=None) | ~Q(memory_pass__read_to=F("leaf"))
@@ -100,7 +102,7 @@ def begin_due() -> int:
     rows = finished.filter(unread).order_by("updated")[:MAX_AT_ONCE]
     number = 0
     for conversation in rows.select_related("owner"):
-        if _passes_of_day(conversation.owner_id) >= MAX_A_DAY:
+        if _count_recent_passes(conversation.owner_id) >= MAX_PASSES_PER_DAY:
             continue
         job, _ = MemoryPass.objects.update_or_create(
             conversation=conversation, defaults={"status": MemoryPass.Status.QUEUED, "tries": 0, "heartbeat": now}
@@ -110,13 +112,13 @@ def begin_due() -> int:
     return number
 
 
-def _passes_of_day(person: UUID) -> int:
+def _count_recent_passes(person: UUID) -> int:
     since = timezone.now() - timedelta(days=1)
     return ModelCall.objects.filter(person=person, purpose=ModelCall.Purpose.MEMORY, created__gte=since).count()
 
 
 async def run(job_id: UUID) -> None:
-    """Claim a pass and carry it out. A model that fails is asked again by the next pass of the conversation."""
+    """Claim a pass and carry it out. If the model fails, the pass ends without facts."""
     work = await on_database(_claim, job_id)
     if work is None:
         return
@@ -147,30 +149,30 @@ def _claim(job_id: UUID) -> PassWork | None:
     row = PASSES.claim(job_id, "conversation__owner", "conversation__persona__budget_profile", "conversation__project")
     if row is None:
         return None
-    work = _work_of(row)
+    work = _load_work(row)
     if work is None:
         _end(row)
     return work
 
 
-def _work_of(row: MemoryPass) -> PassWork | None:
+def _load_work(row: MemoryPass) -> PassWork | None:
     conversation = row.conversation
     person = conversation.owner
     profile = Profile.objects.filter(person=person).first()
     if (
         profile is None
-        or proposals_of(profile, workspace_at()) == Profile.Proposals.OFF
+        or allowed_proposals(profile, workspace_at()) == Profile.Proposals.OFF
         or not may_remember(conversation)
     ):
         return None
     scope = scope_of(conversation)
     if scope.persona is not None and not scope.persona.memory:
         return None
-    messages = _unread(row)
+    messages = _read_new_messages(row)
     rights = rights_of(person)
     rules = rules_at()
     turns = Turn.objects.filter(conversation=conversation, model__isnull=False).order_by("-id")
-    writer_id = rules.profile_of(scope.persona).summary_model_id
+    writer_id = rules.profile_for(scope.persona).summary_model_id
     writer = Model.objects.usable().filter(pk=writer_id).first() if writer_id else None
     own = Model.objects.usable().filter(pk__in=turns.values("model")[:1]).first()
     model = writer or (own if own is not None and rights.uses_model(own.pk) else None)
@@ -183,16 +185,16 @@ def _work_of(row: MemoryPass) -> PassWork | None:
     return PassWork(row, model, messages, rules.texts, rights.models if writer is None else None)
 
 
-def _unread(row: MemoryPass) -> list[Message]:
-    """Return the person's messages since the last pass, oldest first, as many of the newest as one call may read."""
+def _read_new_messages(row: MemoryPass) -> list[Message]:
+    """Return the person's newest messages since the last pass that one call may read, oldest first."""
     last = Message.objects.filter(pk=row.read_to, conversation=row.conversation).first() if row.read_to else None
     messages: list[Message] = []
-    left = MAX_READ
-    for message in written_by_owner(row.conversation):
-        words = own_words(message.text).strip()
+    left = MAX_READ_CHARACTERS
+    for message in owner_messages(row.conversation):
+        words = remove_quotations(message.text).strip()
         if last is not None and message.depth <= last.depth:
             break
-        if len(words) < SHORTEST_READ:
+        if len(words) < MIN_MESSAGE_LENGTH:
             continue
         if len(words) > left:
             break
@@ -212,7 +214,7 @@ def pass_prompt(messages: Sequence[str], texts: Texts) -> tuple[ModelMessage, Mo
 async def _ask(work: PassWork, model: Model, patience: float | None) -> str:
     request = ModelRequest(
         model=model.name,
-        messages=pass_prompt([own_words(message.text).strip() for message in work.messages], work.texts),
+        messages=pass_prompt([remove_quotations(message.text).strip() for message in work.messages], work.texts),
         max_output=min(2_048, model.context_window // 4),  # room for a model that reasons first
         window=model.window,
     )

@@ -1,6 +1,7 @@
-"""Forget facts whose retention period has ended: so many days after they were last used, kept or proposed.
+"""Forget facts whose retention period has ended. It begins when they are proposed, and again when kept or used.
 
-The period is a setting of the workspace. A legal hold on the person, or on the conversation of a source, prevents this.
+The period in days is a setting of the workspace. A legal hold on the person, or on the conversation of a source,
+prevents this.
 """
 
 from datetime import timedelta

@@ -1,9 +1,10 @@
 """Change what is remembered about a person: their profile, and facts from the proposal to the forgetting.
 
-1. A model proposes a fact with the words that it rests on (`propose`). `chat.memory.sources` looks for the words in
-   messages that the person has written, and `chat.memory.terms` compares the fact with them. Otherwise it is dropped.
+1. A model proposes a fact and quotes the words that support it (`propose`). `chat.memory.sources` looks for the words
+   in the person's messages, and `chat.memory.terms` compares them with the fact. A fact without support is dropped.
 2. The person keeps, changes or declines it (`keep_fact`, `forget_fact`). A person may let facts be kept without asking.
-3. A kept fact outdates older ones that it contradicts. Both stay visible, and `restore_fact` takes that back.
+3. A kept fact outdates older facts that it contradicts. Both stay visible, and `restore_fact` keeps the older one
+   again.
 4. `forget_fact` deletes the text, the search terms and the sources. The row keeps its id and its times.
 """
 
@@ -20,7 +21,7 @@ from accounts.access.holds import require_free, require_rewritable
 from accounts.models import User
 from chat.memory.models import ConversationFact, Fact, FactSource, Profile
 from chat.memory.sources import find_source
-from chat.memory.terms import contradicts, keys_of, rests_on, stems
+from chat.memory.terms import contradicts, is_supported_by, search_keys, stems
 from chat.models import Conversation, Message
 from chat.models.conversation_state import require_owner
 from chat.realtime.event_stream import notify_marks
@@ -36,7 +37,7 @@ from workspace.models.settings import workspace_at
 
 MAX_COMPARED = 30  # older facts with words of a new one that are compared with it
 MAX_SOURCES = 20  # sources of one fact
-REMEMBER = "remember"  # the name of the tool; its calls hold texts of facts
+REMEMBER_TOOL = "remember"  # the name of the tool; its calls hold texts of facts
 
 
 class ProfileFields(TypedDict, total=False):
@@ -65,12 +66,12 @@ class FactScope:
 EVERYWHERE = FactScope()
 
 
-class NotProposed(ProductError):
-    """Raised for a proposal that is dropped. `code` is `not_their_words`, `not_said` or `memory_off`."""
+class ProposalRefused(ProductError):
+    """Raised for a proposal that is refused. `code` is `not_their_words`, `not_said` or `memory_off`."""
 
 
-def profile_of(user: User) -> Profile:
-    """Return the person's profile; one that is not stored yet if they have none."""
+def profile_for(user: User) -> Profile:
+    """Return the person's profile; a new one, not stored, if there is none."""
     return Profile.objects.filter(person=user).first() or Profile(person=user)
 
 
@@ -103,7 +104,7 @@ def save_profile(*, user: User, fields: ProfileFields) -> Profile:
     return profile
 
 
-def proposals_of(profile: Profile, workspace: Workspace) -> Profile.Proposals:
+def allowed_proposals(profile: Profile, workspace: Workspace) -> Profile.Proposals:
     """Return whether models may propose facts now: the person's choice, as far as the workspace allows it."""
     choice = Profile.Proposals(profile.proposals)
     if not workspace.memory:
@@ -128,27 +129,27 @@ def propose(
 ) -> Fact:
     """Store a fact that a model proposes about the conversation's owner, and return it.
 
-    A fact that is there already gets the new source. `among` as in `chat.memory.sources.find_source`. Raises
-    `NotProposed`, `bad_fact` and `too_many_facts`.
+    If the fact exists already, it gets the new source. `among` as in `chat.memory.sources.find_source`. Raises
+    `ProposalRefused`, `bad_fact` and `too_many_facts`.
     """
     user = conversation.owner
-    text = _normalised(text)
+    text = _normalise_text(text)
     if not may_remember(conversation):
-        raise NotProposed("memory_off", "Nothing is remembered from this conversation.")
+        raise ProposalRefused("memory_off", "Nothing is remembered from this conversation.")
     source = find_source(conversation, quote, among=among)
     if source is None:
-        raise NotProposed("not_their_words", "The quote is not in a message that the person has written.")
-    if not rests_on(text, quote):
-        raise NotProposed("not_said", "The fact says more than the quoted words, or something else.")
+        raise ProposalRefused("not_their_words", "The quote is not in a message that the person has written.")
+    if not is_supported_by(text, quote):
+        raise ProposalRefused("not_said", "The fact says more than the quoted words, or something different.")
     with transaction.atomic():
-        profile = _locked_profile(user)
-        allowed = proposals_of(profile, workspace_at())
+        profile = _lock_profile(user)
+        allowed = allowed_proposals(profile, workspace_at())
         if allowed == Profile.Proposals.OFF:
-            raise NotProposed("memory_off", "The person does not want facts to be remembered.")
-        fact = _same_fact(user, text, scope)
+            raise ProposalRefused("memory_off", "The person does not want facts to be remembered.")
+        fact = _find_same_fact(user, text, scope)
         if fact is None:
             unasked = allowed == Profile.Proposals.KEEP
-            fact = _create(user, text, proposed_by, scope, answer=answer, remembered=unasked, confirmed_by=None)
+            fact = _create_fact(user, text, proposed_by, scope, answer=answer, remembered=unasked, confirmed_by=None)
             if unasked:
                 _outdate_contradicted(fact)
         if answer is not None and not conversation.proposes:
@@ -156,7 +157,7 @@ def propose(
         if fact.sources.count() < MAX_SOURCES:
             FactSource.objects.get_or_create(fact=fact, message=source, defaults={"quote": quote.strip()})
         if proposed_by == Fact.ProposedBy.PASS:
-            _tell(fact)  # the page of an answer that is being written shows its proposals at its end
+            _notify_pages(fact)  # proposals of a tool are shown at the end of the answer
     return fact
 
 
@@ -164,11 +165,11 @@ def propose(
 def add_fact(*, user: User, text: str, scope: FactScope = EVERYWHERE, pinned: bool = False) -> Fact:
     """Store a fact that the person writes by hand. Raises `bad_fact`, `too_many_facts` and `too_many_pinned`."""
     _require_memory()
-    _locked_profile(user)
-    text = _normalised(text)
-    fact = _same_fact(user, text, scope)
+    _lock_profile(user)
+    text = _normalise_text(text)
+    fact = _find_same_fact(user, text, scope)
     if fact is None:
-        fact = _create(user, text, Fact.ProposedBy.PERSON, scope, remembered=True, confirmed_by=user)
+        fact = _create_fact(user, text, Fact.ProposedBy.PERSON, scope, remembered=True, confirmed_by=user)
     elif fact.status == Fact.Status.PROPOSED:
         fact = keep_fact(user=user, fact=fact)
     _outdate_contradicted(fact)
@@ -185,11 +186,11 @@ def keep_fact(*, user: User, fact: Fact, text: str | None = None, keep_older: bo
     It outdates kept facts that it contradicts, unless `keep_older`. Raises `not_proposed` (409), `bad_fact`
     and `legal_hold` (409).
     """
-    fact = _locked(user, fact)
+    fact = _lock_fact(user, fact)
     if fact.status != Fact.Status.PROPOSED:
-        raise ProductError("not_proposed", "This fact is not waiting for your word any more.", status=409)
+        raise ProductError("not_proposed", "This fact is no longer waiting for your decision.", status=409)
     if text is not None:
-        text = _normalised(text)
+        text = _normalise_text(text)
         require_rewritable(fact, fact.text, text)
         _set_text(fact, text)
     fact.status = Fact.Status.KEPT
@@ -199,7 +200,7 @@ def keep_fact(*, user: User, fact: Fact, text: str | None = None, keep_older: bo
     if not keep_older:
         _outdate_contradicted(fact)
     record(user=user, action="fact.kept", row=fact)
-    _tell(fact)
+    _notify_pages(fact)
     return fact
 
 
@@ -210,8 +211,8 @@ def correct_fact(*, user: User, fact: Fact, text: str) -> Fact:
     The new fact takes the old one's place in conversations, its pin and its sources. Raises `not_kept` (409) and
     `bad_fact`.
     """
-    older = _locked(user, fact)
-    text = _normalised(text)
+    older = _lock_fact(user, fact)
+    text = _normalise_text(text)
     if older.status == Fact.Status.PROPOSED:
         return keep_fact(user=user, fact=older, text=text)
     if older.status != Fact.Status.KEPT:
@@ -219,7 +220,9 @@ def correct_fact(*, user: User, fact: Fact, text: str) -> Fact:
     if text == older.text:
         return older
     scope = FactScope(older.project, older.persona)
-    newer = _create(user, text, Fact.ProposedBy.PERSON, scope, answer=older.answer, remembered=True, confirmed_by=user)
+    newer = _create_fact(
+        user, text, Fact.ProposedBy.PERSON, scope, answer=older.answer, remembered=True, confirmed_by=user
+    )
     newer.pinned, older.pinned = older.pinned, False
     newer.save(update_fields=["pinned"])
     older.status = Fact.Status.OUTDATED
@@ -235,7 +238,7 @@ def correct_fact(*, user: User, fact: Fact, text: str) -> Fact:
 @transaction.atomic
 def restore_fact(*, user: User, fact: Fact) -> Fact:
     """Keep an outdated fact again. The newer one stays. Raises `not_outdated` (409)."""
-    fact = _locked(user, fact)
+    fact = _lock_fact(user, fact)
     if fact.status != Fact.Status.OUTDATED:
         raise ProductError("not_outdated", "This fact is not outdated.", status=409)
     fact.status = Fact.Status.KEPT
@@ -247,15 +250,15 @@ def restore_fact(*, user: User, fact: Fact) -> Fact:
 
 @transaction.atomic
 def pin_fact(*, user: User, fact: Fact, pinned: bool) -> Fact:
-    """Send a fact with every prompt in which it applies, or only where it matches.
+    """Send a fact with each prompt in its scope, or only if it matches the message.
 
     Raises `not_kept` (409) and `too_many_pinned`.
     """
-    fact = _locked(user, fact)
+    fact = _lock_fact(user, fact)
     if fact.status != Fact.Status.KEPT:
         raise ProductError("not_kept", "Only a fact that is remembered can be pinned.", status=409)
     if pinned and Fact.objects.visible_to(user).filter(pinned=True).exclude(pk=fact.pk).count() >= Fact.MAX_PINNED:
-        sentence = Sentence("At most {most} facts can be pinned. Take a pin off another one.", most=Fact.MAX_PINNED)
+        sentence = Sentence("At most {most} facts can be pinned. Unpin another one first.", most=Fact.MAX_PINNED)
         raise ProductError("too_many_pinned", sentence)
     fact.pinned = pinned
     fact.save(update_fields=["pinned"])
@@ -268,12 +271,12 @@ def forget_fact(*, user: User, fact: Fact) -> Fact:
 
     The calls of the tool that proposed it lose the text, too. Raises `legal_hold` (409).
     """
-    fact = _locked(user, fact)
+    fact = _lock_fact(user, fact)
     if fact.status != Fact.Status.FORGOTTEN:
         require_free(fact)
         _forget(fact)
         record(user=user, action="fact.forgotten", row=fact)
-        _tell(fact)
+        _notify_pages(fact)
     return fact
 
 
@@ -285,7 +288,7 @@ def forget_all(*, user: User) -> int:
         require_free(*rows)
         for fact in rows:
             _forget(fact)
-        record(user=user, action="memory.emptied", row=_locked_profile(user), changes={"facts": len(rows)})
+        record(user=user, action="memory.emptied", row=_lock_profile(user), changes={"facts": len(rows)})
     return len(rows)
 
 
@@ -303,7 +306,7 @@ def forget_unused(rows: QuerySet[Fact]) -> int:
 @transaction.atomic
 def leave_out(*, user: User, conversation: Conversation, fact: Fact, left_out: bool) -> None:
     """Leave a fact out of the conversation's prompts, or send it there again when it matches."""
-    fact = _locked(user, fact)
+    fact = _lock_fact(user, fact)
     rows = ConversationFact.objects.filter(conversation=conversation, fact=fact)
     if left_out:
         ConversationFact.objects.update_or_create(conversation=conversation, fact=fact, defaults={"left_out": True})
@@ -313,7 +316,10 @@ def leave_out(*, user: User, conversation: Conversation, fact: Fact, left_out: b
 
 @transaction.atomic
 def switch_memory(*, user: User, conversation: Conversation, on: bool) -> None:
-    """Send what is remembered along in the conversation and let it grow there, or not."""
+    """Switch the memory of a conversation on or off: whether its prompts have facts, and whether it may give facts.
+
+    Raises `NotFound` if the user does not own the conversation.
+    """
     require_owner(user, conversation)
     Conversation.objects.filter(pk=conversation.pk).update(memory_in_prompts=on)
 
@@ -328,18 +334,18 @@ def _require_memory() -> None:
         raise ProductError("memory_off", "Memory is switched off in this workspace.", status=403)
 
 
-def _locked_profile(user: User) -> Profile:
-    """Return the person's profile, locked until the transaction ends. It serialises changes of their facts."""
+def _lock_profile(user: User) -> Profile:
+    """Return the person's profile, locked until the transaction ends. The lock serialises changes of their facts."""
     profile, _ = Profile.objects.select_for_update().get_or_create(person=user)
     return profile
 
 
-def _locked(user: User, fact: Fact) -> Fact:
-    _locked_profile(user)
+def _lock_fact(user: User, fact: Fact) -> Fact:
+    _lock_profile(user)
     return visible_fact(user, fact.pk)
 
 
-def _normalised(text: str) -> str:
+def _normalise_text(text: str) -> str:
     """Return the text of a fact in one line. Raises `bad_fact`."""
     line = " ".join(text.split()).replace("\0", "")
     if not line or len(line) > Fact.MAX_TEXT:
@@ -349,10 +355,10 @@ def _normalised(text: str) -> str:
 
 def _set_text(fact: Fact, text: str) -> None:
     fact.text = text
-    fact.terms = keys_of(fact.owner_id, stems(text))
+    fact.terms = search_keys(fact.owner_id, stems(text))
 
 
-def _create(
+def _create_fact(
     user: User,
     text: str,
     proposed_by: Fact.ProposedBy,
@@ -382,15 +388,15 @@ def _create(
     return fact
 
 
-def _of_scope(user: User, scope: FactScope) -> QuerySet[Fact]:
+def _facts_in_scope(user: User, scope: FactScope) -> QuerySet[Fact]:
     rows = Fact.objects.visible_to(user).filter(scope=scope.kind)
     return rows.filter(project=scope.project, persona=scope.persona)
 
 
-def _same_fact(user: User, text: str, scope: FactScope) -> Fact | None:
-    """Return a fact that waits or is kept and says the same: it has the same words, in any order and form."""
-    keys = keys_of(user.pk, stems(text))
-    rows = _of_scope(user, scope).filter(status__in=(Fact.Status.KEPT, Fact.Status.PROPOSED))
+def _find_same_fact(user: User, text: str, scope: FactScope) -> Fact | None:
+    """Return a proposed or kept fact with the same words, in any order and form; None if there is none."""
+    keys = search_keys(user.pk, stems(text))
+    rows = _facts_in_scope(user, scope).filter(status__in=(Fact.Status.KEPT, Fact.Status.PROPOSED))
     if keys:
         rows = rows.filter(terms__contains=keys, terms__contained_by=keys)
         return next((row for row in rows[:MAX_COMPARED] if not contradicts(text, row.text)), None)
@@ -399,16 +405,16 @@ def _same_fact(user: User, text: str, scope: FactScope) -> Fact | None:
 
 def _outdate_contradicted(fact: Fact) -> None:
     """Outdate kept facts of the same scope that the fact contradicts."""
-    for older in contradicted_by(fact):
+    for older in contradicted_facts(fact):
         older.status = Fact.Status.OUTDATED
         older.outdated_by = fact
         older.pinned = False
         older.save(update_fields=["status", "outdated_by", "pinned"])
 
 
-def contradicted_by(fact: Fact) -> list[Fact]:
+def contradicted_facts(fact: Fact) -> list[Fact]:
     """Return the kept facts of the same scope that the fact would outdate."""
-    rows = _of_scope(fact.owner, FactScope(fact.project, fact.persona)).filter(status=Fact.Status.KEPT)
+    rows = _facts_in_scope(fact.owner, FactScope(fact.project, fact.persona)).filter(status=Fact.Status.KEPT)
     rows = rows.filter(terms__overlap=fact.terms).exclude(pk=fact.pk).order_by("-id")
     return [older for older in rows[:MAX_COMPARED] if contradicts(fact.text, older.text)]
 
@@ -426,15 +432,15 @@ def _forget(fact: Fact) -> None:
 
 
 def _redact_call(fact: Fact) -> None:
-    """Take the text out of the call with which a model proposed the fact, since the call is part of later prompts."""
+    """Remove the text from the tool call that proposed the fact, since later prompts have the call."""
     answer = Message.with_deleted.select_for_update().filter(pk=fact.answer_id).first() if fact.answer_id else None
     if answer is None:
         return
     quotes = {source.quote for source in fact.sources.all()}
     changed = False
     for part in answer.parts:
-        if part.get("name") == REMEMBER and part["type"] == "tool_call":
-            arguments = _arguments(part["arguments"])
+        if part.get("name") == REMEMBER_TOOL and part["type"] == "tool_call":
+            arguments = _parse_arguments(part["arguments"])
             if arguments.get("fact") == fact.text or arguments.get("quote", "").strip() in quotes:
                 part["arguments"] = json.dumps({"fact": "[forgotten]", "quote": "[forgotten]"})
                 changed = True
@@ -443,7 +449,7 @@ def _redact_call(fact: Fact) -> None:
         answer.save(update_fields=["parts", "tokens"])
 
 
-def _arguments(text: str) -> dict[str, str]:
+def _parse_arguments(text: str) -> dict[str, str]:
     try:
         arguments = json.loads(text)
     except ValueError:
@@ -451,8 +457,8 @@ def _arguments(text: str) -> dict[str, str]:
     return {name: str(value) for name, value in arguments.items()} if isinstance(arguments, dict) else {}
 
 
-def _tell(fact: Fact) -> None:
-    """Have open pages of the conversation show the change below the answer."""
+def _notify_pages(fact: Fact) -> None:
+    """Notify open pages of the conversation, which show the change below the answer."""
     answer = Message.objects.filter(pk=fact.answer_id).first() if fact.answer_id else None
     if answer is not None:
         notify_marks(answer.conversation_id)

@@ -12,7 +12,7 @@ from django_htmx.http import trigger_client_event
 from accounts.access.sessions import SignedInRequest as Request
 from accounts.models import User
 from chat.memory import services
-from chat.memory.listing import PAGE, counts_of, facts_of, with_sources
+from chat.memory.listing import PAGE_SIZE, count_facts, list_facts, with_sources
 from chat.memory.models import Fact, Profile
 from chat.memory.services import EVERYWHERE, FactScope, ProfileFields
 from chat.models import Conversation
@@ -24,14 +24,14 @@ from projects.models import Project
 from projects.models.roles import visible_project
 from workspace.models.settings import workspace_at
 
-LISTED = (Fact.Status.PROPOSED, Fact.Status.KEPT, Fact.Status.OUTDATED)
+LISTED_STATUSES = (Fact.Status.PROPOSED, Fact.Status.KEPT, Fact.Status.OUTDATED)
 
 
 @require_http_methods(["GET", "POST"])
 def memory(request: Request) -> HttpResponse:
     """Show the profile and the facts. A POST saves the profile."""
     if request.method == "GET":
-        return _page(request)
+        return _render_page(request)
     fields: ProfileFields = {
         "about": request.POST.get("about", ""),
         "answering": request.POST.get("answering", ""),
@@ -41,7 +41,7 @@ def memory(request: Request) -> HttpResponse:
     try:
         services.save_profile(user=request.user, fields=fields)
     except ProductError as error:
-        return _page(request, error, written={name: str(value) for name, value in fields.items()})
+        return _render_page(request, error, written={name: str(value) for name, value in fields.items()})
     return redirect(f"{reverse('chat:memory')}?saved")
 
 
@@ -49,10 +49,10 @@ def memory(request: Request) -> HttpResponse:
 def add(request: Request) -> HttpResponse:
     """Store a fact that the person writes."""
     try:
-        scope = _scope(request.user, request.POST.get("scope", ""))
+        scope = _parse_scope(request.user, request.POST.get("scope", ""))
         services.add_fact(user=request.user, text=request.POST.get("text", ""), scope=scope)
     except ProductError as error:
-        return _page(request, error, written={"fact": request.POST.get("text", "")})
+        return _render_page(request, error, written={"fact": request.POST.get("text", "")})
     return redirect("chat:memory")
 
 
@@ -64,7 +64,7 @@ def forget_everything(request: Request) -> HttpResponse:
 
 @with_row(visible_conversation)
 def switch(request: Request, row: Conversation) -> HttpResponse:
-    """Send what is remembered along in this conversation, or leave it out."""
+    """Switch the memory of this conversation on or off."""
     services.switch_memory(user=request.user, conversation=row, on=request.POST.get("memory") == "yes")
     if request.htmx:
         return trigger_client_event(HttpResponse(status=204), "planchange")
@@ -124,7 +124,7 @@ _ACTS: Mapping[str, Callable[[Request, Fact], None]] = {
 }
 
 
-def _scope(user: User, value: str) -> FactScope:
+def _parse_scope(user: User, value: str) -> FactScope:
     """Return the scope that a form names: empty, `project:<id>` or `persona:<id>`. Raises `NotFound`."""
     kind, _, pk = value.partition(":")
     if kind == "project":
@@ -134,16 +134,16 @@ def _scope(user: User, value: str) -> FactScope:
     return EVERYWHERE
 
 
-def _page(
+def _render_page(
     request: Request, error: ProductError | None = None, written: Mapping[str, str] | None = None
 ) -> HttpResponse:
-    """Show the page. `written`: what a refused form had."""
+    """Show the page. `written`: the texts of a refused form, by field."""
     user = request.user
-    profile = services.profile_of(user)
+    profile = services.profile_for(user)
     status = request.GET.get("status", "")
     query = request.GET.get("q", "")
-    rows = facts_of(user, status=status if status in LISTED else "", query=query)
-    page = Paginator(rows, PAGE).get_page(request.GET.get("page"))
+    rows = list_facts(user, status=status if status in LISTED_STATUSES else "", query=query)
+    page = Paginator(rows, PAGE_SIZE).get_page(request.GET.get("page"))
     workspace = workspace_at()
     context = {
         "place": "memory",
@@ -159,7 +159,7 @@ def _page(
         ],
         "page": page,
         "facts": with_sources(list(page.object_list)),
-        "counts": counts_of(user),
+        "counts": count_facts(user),
         "status": status,
         "query": query,
         "projects": Project.objects.visible_to(user).order_by("name", "id"),

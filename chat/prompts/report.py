@@ -38,7 +38,7 @@ from llm.counting import exact_count
 from llm.learning import EvidenceJson
 from llm.truncation import SentTokens, Truncation, TruncationSuspicion
 from llm.types.model_call import ModelRequest, ParametersLeftOut
-from personas.services import texts_of_report
+from personas.services import texts_from_report
 from personas.texts import Texts
 
 FILE_SECTIONS = ("project_files", "file")  # sections that consist of the texts of files
@@ -623,7 +623,7 @@ def resolved(call: CallReport, draft: str | None = None, *, whole: bool = True) 
     and no texts are read. The line under the composer needs no more, and is requested at almost every keystroke.
     """
     sources = call["sources"]
-    own_texts = texts_of_report(call["versions"])
+    own_texts = texts_from_report(call["versions"])
     messages = call["messages"] if whole else []
     messages_to_name = (source for source in sources if source["kind"] == "message" and (whole or source.get("mark")))
     ids = {_row_id(source.get("id")) for source in messages_to_name}

@@ -23,9 +23,9 @@ from accounts.models import Right, User
 from chat.context.memory import ChosenMemory
 from chat.context.rendering import CitationNumbers, NoteForm, note_text
 from chat.context.types import ContextRequest, Reason, Room, Section, floored
-from chat.memory.choosing import NOTHING, PersonMemory, choose, memory_of
+from chat.memory.choosing import NO_MEMORY, PersonMemory, choose_section, read_memory
 from chat.memory.models import Profile
-from chat.memory.services import REMEMBER
+from chat.memory.services import REMEMBER_TOOL
 from chat.models import Conversation, Mention, Message, Summary, Turn
 from chat.models.conversation import NamedRow, TurnScope
 from chat.models.conversation_state import ChatScope, scope_of
@@ -54,9 +54,9 @@ from llm.tokens import NamedTokenizer
 from llm.tools.servers import SessionScope
 from llm.types.model_call import EFFORTS, NO_SAMPLING, Sampling, ToolChoice, ToolDefinition
 from personas.models import BudgetProfile, Persona, SystemPrompt
-from personas.services import reminders_for, rules_at
+from personas.services import reminder_texts, rules_at
 from personas.texts import BUILT_IN, BUILT_IN_DIGEST, Texts
-from personas.tools import TASKS, WEB
+from personas.tools import TASK_TOOLS, WEB_TOOLS
 from projects.models import Project, ProjectFile
 from projects.planner.models import RunStep, codes
 from projects.planner.queries import PromptTasks, tasks_for_prompt, today
@@ -284,7 +284,7 @@ class TurnContext:
     toolbox: Toolbox = NO_TOOLS
     options: ProgramOptions = NO_OPTIONS
     tasks: PromptTasks | None = None
-    memory: PersonMemory = NOTHING
+    memory: PersonMemory = NO_MEMORY
     run_step: RunStep | None = None
     summarised: bool = True
     marked: bool = True
@@ -404,7 +404,7 @@ class TurnContext:
 
     def chosen_memory(self, summary: Summary | None) -> ChosenMemory | None:
         """Return the memory section of a prompt with this summary in force; None if there is nothing to send."""
-        return choose(
+        return choose_section(
             self.memory,
             summary=str(summary.pk) if summary is not None else "",
             profile=self.profile,
@@ -505,9 +505,9 @@ def base_context(
         user=user,
         model=model,
         persona=persona,
-        profile=rules.profile_of(persona),
+        profile=rules.profile_for(persona),
         system_prompt=rules.system_prompt,
-        reminders=reminders_for(persona) if reminders is None else reminders,
+        reminders=reminder_texts(persona) if reminders is None else reminders,
         asked_at=asked_at or timezone.now(),
         conversation=scope.conversation,
         project=scope.project,
@@ -533,7 +533,7 @@ def context_of_claimed_turn(claimed: ClaimedTurn, model: Model, *, searched: boo
         version=claimed.version,
         reminders=[each.text for each in claimed.reminders if each.applies_to(scope.persona)],
     )
-    memory = memory_of(base.user, scope, turn.user_message.text, base.workspace, stored=claimed.has_memory)
+    memory = read_memory(base.user, scope, turn.user_message.text, base.workspace, stored=claimed.has_memory)
     base = replace(base, memory=memory)
     context = _with_turn(base, turn, scope, run_step=_run_step(claimed.run_step), searched=searched)
     context = replace(
@@ -556,7 +556,7 @@ def context_of_past_turn(turn: Turn, model: Model, *, workspace: Workspace | Non
     scope = scope_of(turn.conversation)
     base = base_context(user=turn.conversation.owner, model=model, scope=scope, asked_at=turn.user_message.created)
     # The tools of that time are chosen from these, so the tool that proposes facts has to be among them.
-    memory = PersonMemory(proposals=Profile.Proposals.ASK) if not base.for_program else NOTHING
+    memory = PersonMemory(proposals=Profile.Proposals.ASK) if not base.for_program else NO_MEMORY
     base = replace(base, workspace=workspace or base.workspace, memory=memory)
     context = _with_turn(base, turn, scope, run_step=step)
     return _with_prompt_cap(context, turn)
@@ -640,7 +640,7 @@ def context_of_draft(*, base: TurnContext, scope: ChatScope, text: str, files: S
     Tool servers are not asked: their last lists are used.
     """
     conversation = scope.conversation.pk if scope.conversation is not None else None
-    base = replace(base, memory=memory_of(base.user, scope, text, base.workspace))
+    base = replace(base, memory=read_memory(base.user, scope, text, base.workspace))
     box = toolbox_for(
         scope,
         task_context=TaskToolContext(base.user, base.model.name, conversation),
@@ -666,10 +666,10 @@ def _chosen_tools(context: TurnContext, run_step: RunStep | None = None) -> Sequ
         offered = list(context.persona.tools)
     else:
         tasks = context.workspace.task_tools and _shows_tasks(context.conversation)
-        offered = [*WEB, TASKS] if tasks else [*WEB]
+        offered = [*WEB_TOOLS, TASK_TOOLS] if tasks else [*WEB_TOOLS]
     if context.memory.proposals != Profile.Proposals.OFF and run_step is None:
-        offered.append(REMEMBER)
-    return offered if Right.WEB in context.rights.may else [name for name in offered if name not in WEB]
+        offered.append(REMEMBER_TOOL)
+    return offered if Right.WEB in context.rights.may else [name for name in offered if name not in WEB_TOOLS]
 
 
 def tasks_of_turn(claimed: ClaimedTurn, *, whole_day: bool = True) -> PromptTasks | None:

@@ -57,23 +57,23 @@ class TextAdmin(PromptAdmin):
 
     def get_form(self, request: HttpRequest, obj: Any = None, change: bool = False, **kwargs: Any) -> Any:
         form: Any = super().get_form(request, obj, change, **kwargs)  # each request gets a new class
-        form.name = (obj or self.blank(request)).name
+        form.name = (obj or self.blank_version(request)).name
         return form
 
-    def blank(self, request: HttpRequest) -> PromptText:
+    def blank_version(self, request: HttpRequest) -> PromptText:
         name = request.GET.get("name", "")
         if name not in TEXTS:
             raise Http404
         return PromptText(name=name, text=TEXTS[name].built_in)
 
-    def url(self, page: str, prompt: Any, query: Mapping[str, object] = MappingProxyType({})) -> str:
-        return super().url(page, prompt, {"name": prompt.name, **query})
+    def page_url(self, page: str, prompt: Any, query: Mapping[str, object] = MappingProxyType({})) -> str:
+        return super().page_url(page, prompt, {"name": prompt.name, **query})
 
-    def home(self, prompt: Any) -> str:
+    def history_url(self, prompt: Any) -> str:
         return reverse("admin:personas_prompttext_text", args=[prompt.name])
 
     def comparable_versions(self, request: HttpRequest) -> list[PromptText]:
-        return versions_of(self.blank(request).name)
+        return versions_of(self.blank_version(request).name)
 
     def save_model(self, request: HttpRequest, obj: Any, form: Any, change: Any) -> None:
         fields = form.cleaned_data
@@ -95,16 +95,20 @@ class TextAdmin(PromptAdmin):
             else Sentence("{obj} of “{title}” is stored.", obj=obj, title=title)
         )
         self.message_user(request, message, messages.SUCCESS)
-        return HttpResponseRedirect(self.home(obj))
+        return HttpResponseRedirect(self.history_url(obj))
 
     def add_view(self, request: HttpRequest, form_url: str = "", extra_context: Any = None) -> Any:
         if not self.has_add_permission(request):
             raise PermissionDenied
         if not request.GET.get("name"):
             return self.changelist_view(request)  # the user chooses a text from the list first
-        text = self.blank(request)
+        text = self.blank_version(request)
         buttons = dict.fromkeys(("show_save_and_add_another", "show_save_and_continue"), False)
-        context = {"about": TEXTS[text.name], "back": self.home(text), "preview_url": self.url("preview", text)}
+        context = {
+            "about": TEXTS[text.name],
+            "back": self.history_url(text),
+            "preview_url": self.page_url("preview", text),
+        }
         context |= buttons
         return super().add_view(request, form_url, {**context, **(extra_context or {})})
 
@@ -112,7 +116,7 @@ class TextAdmin(PromptAdmin):
         self, request: HttpRequest, object_id: str, form_url: str = "", extra_context: Any = None
     ) -> HttpResponse:
         text = self.get_object(request, object_id)
-        context = {"about": TEXTS[text.name], "back": self.home(text)} if text is not None else {}
+        context = {"about": TEXTS[text.name], "back": self.history_url(text)} if text is not None else {}
         return super().change_view(request, object_id, form_url, {**context, **(extra_context or {})})
 
     def get_custom_urls(self) -> Any:
@@ -159,8 +163,8 @@ class TextAdmin(PromptAdmin):
                 {
                     "version": version,
                     "tokens": size(version),
-                    "edit": self.url("add", version, {"from": version.version}),
-                    "compare": self.url("compare", version, {"old": version.version, "new": active.version}),
+                    "edit": self.page_url("add", version, {"from": version.version}),
+                    "compare": self.page_url("compare", version, {"old": version.version, "new": active.version}),
                 }
                 for version in versions
             ],
@@ -187,12 +191,12 @@ class TextAdmin(PromptAdmin):
             else Sentence("The built-in text is active.")
         )
         self.message_user(request, message, messages.SUCCESS)
-        return HttpResponseRedirect(self.home(chosen))
+        return HttpResponseRedirect(self.history_url(chosen))
 
     def preview_view(self, request: HttpRequest, **kwargs: Any) -> HttpResponse:
         """Return a fragment with an example prompt that contains the edited text, or with the text's error."""
         self._require_view(request)
-        name = self.blank(request).name
+        name = self.blank_version(request).name
         try:
             text = check_text(name, request.POST.get("text", ""))
         except ProductError as error:

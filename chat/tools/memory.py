@@ -6,7 +6,7 @@ from uuid import UUID
 
 from chat.context.rendering import ToolGuidance
 from chat.memory.models import Fact
-from chat.memory.services import REMEMBER, propose
+from chat.memory.services import REMEMBER_TOOL, propose
 from chat.memory.sources import MAX_MESSAGES, MAX_QUOTE
 from chat.models import Conversation, Message
 from chat.models.tree import ids_down_to
@@ -17,7 +17,7 @@ from core.sentences import Sentence
 from llm.types.model_call import ToolDefinition
 from llm.types.tools import BadArguments, ToolOutput
 
-REMEMBER_GUIDANCE = ToolGuidance(REMEMBER)
+REMEMBER_GUIDANCE = ToolGuidance(REMEMBER_TOOL)
 RESULTS: dict[str, str] = {
     Fact.Status.PROPOSED: "Proposed. The person decides below your answer whether it is remembered.",
     Fact.Status.KEPT: "Remembered.",
@@ -33,7 +33,7 @@ class Remember:
 
     timeout = 20.0
     definition = ToolDefinition(
-        REMEMBER,
+        REMEMBER_TOOL,
         "Propose one lasting fact about the person for later conversations. Only what they wrote themselves counts.",
         object_schema(
             "fact",

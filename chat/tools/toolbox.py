@@ -53,7 +53,7 @@ from llm.tools.services import known_tools, remember_listing, tool_servers, web_
 from llm.types.model_call import ToolDefinition
 from llm.types.tools import Tool
 from personas.models import Persona
-from personas.tools import TASKS, WEB
+from personas.tools import TASK_TOOLS, WEB_TOOLS
 
 # A word such as report.pdf is the name of a file, and no host.
 FILE_SUFFIXES = frozenset(
@@ -173,7 +173,7 @@ def toolbox_for(
         *_file_tools(FileScope(conversation, scope.project, question), files),
         *_conversation_tools(conversation),
         *(_web_tools(chosen, conversation, gate, persona=persona, question=question) if web else ()),
-        *task_tools(task_context, named=TASKS in chosen),
+        *task_tools(task_context, named=TASK_TOOLS in chosen),
         *_memory_tools(chosen, conversation, answer or uuid4()),
     ]
     tools = {guidance.name: tool for guidance, tool in offered}
@@ -197,7 +197,7 @@ def _missing(
     persona: Persona | None, tools: Mapping[str, Tool], chosen: Collection[str], *, web: bool
 ) -> Iterator[Sentence]:
     """Yield the reasons why tools for the web are missing."""
-    expected = [name for name in WEB if persona is None or name in persona.tools]
+    expected = [name for name in WEB_TOOLS if persona is None or name in persona.tools]
     lacking = [name for name in expected if not web or name not in chosen]
     if lacking and (persona is not None or web_search_tool() is not None):
         yield Sentence(WEB_NOT_YOURS if web else WEB_OFF, names=", ".join(lacking))
@@ -253,7 +253,7 @@ def _web_tools(
     Without a search service there is no search. Pages are then opened where the persona has the tool or somebody has
     written an address, so that the prompts of all other conversations do without its definition.
     """
-    search = web_search_tool() if set(names) & set(WEB) else None
+    search = web_search_tool() if set(names) & set(WEB_TOOLS) else None
     if search is not None and WEB_GUIDANCE.name in names:
         yield WEB_GUIDANCE, NumberedResults(search, conversation, gate)
     if OPEN_GUIDANCE.name in names and (search or persona or _address_written(question, conversation)):

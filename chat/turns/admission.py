@@ -60,7 +60,7 @@ def admit(
         return [AdmittedModel(model, place >= room, token) for place, model in enumerate(models)]
     persona = conversation.persona or scope_of(conversation).persona
     rules = rules_at(status.version)
-    answer = rules.profile_of(persona).reserved_output
+    answer = rules.profile_for(persona).reserved_output
     least = question.at_least + (status.sent_before or _instruction_tokens(rules, persona))
     for model in models:
         require_prompt_within(limits, _planned_prompt(model, least))

@@ -12,7 +12,7 @@ from chat.tools.on_demand import SEPARATOR
 from core.errors import ProductError
 from core.sentences import Sentence
 from personas.models import Persona
-from personas.tools import WEB
+from personas.tools import WEB_TOOLS
 from projects.models import Project
 from workspace.models.version import version_now
 
@@ -51,7 +51,7 @@ def get_uses(context: TurnContext) -> TurnUses:
         model=context.model.pk,
         persona=persona.pk if persona is not None and not is_projects_persona else None,
         project=project.pk if project is not None else None,
-        web=not tools.keys().isdisjoint(WEB),
+        web=not tools.keys().isdisjoint(WEB_TOOLS),
         servers=frozenset(name.partition(SEPARATOR)[0] for name in tools if SEPARATOR in name),
         tasks=context.run_step is not None,
     )

@@ -32,7 +32,7 @@ from chat.context.results import ResultRoom
 from chat.documents.numbers import assign_numbers
 from chat.ledger.asking import Billing
 from chat.ledger.models import ModelCall
-from chat.memory.choosing import note_use
+from chat.memory.choosing import store_use
 from chat.models import SummaryJob, Turn
 from chat.models.queries import ClaimedTurn, claim
 from chat.prompts import builder
@@ -462,7 +462,7 @@ class _Run:
         planned = builder.plan(context, self._claimed.leaf, added_messages, step=step, later=self._counted)
         assign_numbers(self.turn.conversation, list(planned.documents.numbers.assigned))
         if planned.memory is not None and step_plan.number == 1:
-            note_use(self.turn.conversation, planned.memory, str(planned.summary.pk) if planned.summary else "")
+            store_use(self.turn.conversation, planned.memory, str(planned.summary.pk) if planned.summary else "")
         prompt = planned.prompt
         builder.log_trimmed(context, prompt)
         if context.model.provider.append_only and prompt.messages[-1].section == "reminder":

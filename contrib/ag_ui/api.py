@@ -20,7 +20,7 @@ from chat.realtime import event_stream
 from chat.realtime.events import EventType
 from chat.turns.store import UNEXPECTED
 from contrib.ag_ui import run_input, start_run
-from contrib.ag_ui.translation import RunHead, Translation
+from contrib.ag_ui.translation import RunContext, Translation
 from core.api.idempotency import read_key
 from core.api.streams import EVENT_STREAM, JSON_OR_EVENTS
 
@@ -43,17 +43,17 @@ class AgUiView(ScopedView):
         run = run_input.read_run_input(request.data)
         require_connection_of_request(self.person.pk)
         turn, after_seq, parts = start_run.start_run(user=self.person, run=run, key=read_key(request))
-        head = RunHead(
+        context = RunContext(
             thread=run.agent_input.thread_id,
             run=run.agent_input.run_id,
             turn=str(turn.pk),
             answer=str(turn.answer_id),
             model=turn.model.name if turn.model else "",
             external={tool.name for tool in parse_options(turn.options).tools},
-            absolute=request.build_absolute_uri,
+            absolute_url=request.build_absolute_uri,
             messages=run.agent_input.messages,
         )
-        lines = _lines(Translation(head, parts), turn, after_seq, get_language() or "")
+        lines = _lines(Translation(context, parts), turn, after_seq, get_language() or "")
         return event_stream.stream_response(Credential.of(request._request, self.person), lines)
 
 

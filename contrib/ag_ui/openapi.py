@@ -9,7 +9,7 @@ from config.api_docs.schema import ID, SECOND_EXAMPLE_ID, Document, message_of
 from contrib.ag_ui.run_input import MAX_CHARACTERS, MAX_ITEMS
 from core.api.streams import EVENT_STREAM
 
-OPERATION = "ag_ui_run"
+OPERATION_ID = "ag_ui_run"
 PREFIX = "AgUi"  # prefix of component names
 EXAMPLE = {
     "threadId": ID,
@@ -21,10 +21,10 @@ EXAMPLE = {
 def complete(result: dict[str, Any], **context: Any) -> dict[str, Any]:
     """Add AG-UI's events to drf-spectacular's document, after `config.api_docs.schema.complete`."""
     result["components"]["schemas"] |= _components()
-    _bound_run_input(result["components"]["schemas"])
+    _add_run_input_bounds(result["components"]["schemas"])
     for path in result["paths"].values():
         for operation in path.values():
-            if operation["operationId"] == OPERATION:
+            if operation["operationId"] == OPERATION_ID:
                 events = operation["responses"]["200"]["content"][EVENT_STREAM]
                 events["schema"] = {"$ref": f"#/components/schemas/{PREFIX}EventMessage"}
                 operation["requestBody"]["content"]["application/json"]["example"] = EXAMPLE
@@ -41,26 +41,26 @@ def _components() -> Document:
     }
 
 
-def _bound_run_input(schemas: dict[str, Any]) -> None:
+def _add_run_input_bounds(schemas: dict[str, Any]) -> None:
     """Add the maximum lengths of texts and lists to AG-UI's request schemas."""
-    waiting, seen = ["RunAgentInputRequest"], set[str]()
-    while waiting:
-        name = waiting.pop()
-        if name not in seen:
-            seen.add(name)
-            _bound(schemas[name], "", waiting)
+    pending, visited = ["RunAgentInputRequest"], set[str]()
+    while pending:
+        name = pending.pop()
+        if name not in visited:
+            visited.add(name)
+            _add_bounds(schemas[name], "", pending)
 
 
-def _bound(schema: Any, member: str, waiting: list[str]) -> None:
-    """Add maximum lengths below the schema of `member`. Add the names of referenced schemas to `waiting`."""
+def _add_bounds(schema: Any, member: str, pending: list[str]) -> None:
+    """Add maximum lengths below the schema of `member`. Add the names of referenced schemas to `pending`."""
     if "$ref" in schema:
-        waiting.append(schema["$ref"].rpartition("/")[2])
+        pending.append(schema["$ref"].rpartition("/")[2])
     if schema.get("type") == "string" and not {"enum", "const"} & set(schema):
         schema.setdefault("maxLength", MAX_CHARACTERS)
     if schema.get("type") == "array":
         schema.setdefault("maxItems", MAX_ITEMS[member])
-        _bound(schema.get("items", {}), member, waiting)
+        _add_bounds(schema.get("items", {}), member, pending)
     for option in (*schema.get("anyOf", ()), *schema.get("oneOf", ())):
-        _bound(option, member, waiting)
+        _add_bounds(option, member, pending)
     for name, property_schema in schema.get("properties", {}).items():
-        _bound(property_schema, name, waiting)
+        _add_bounds(property_schema, name, pending)

@@ -23,8 +23,8 @@ from core.sentences import Sentence
 from llm.types.model_call import ToolDefinition
 
 MAX_MESSAGES = 5_000  # per request; a new thread stores them all
-MAX_CHARACTERS = 4_000_000  # of the messages as JSON, and of everything else except `OWN_DATA`
-# The most items in a list, by the name of the member.
+MAX_CHARACTERS = 4_000_000  # of the messages as JSON, and of everything else except `APPLICATION_MEMBERS`
+# Maximum number of items in a list, by the member's name.
 MAX_ITEMS = {
     "messages": MAX_MESSAGES,
     "tools": MAX_TOOLS,
@@ -33,9 +33,9 @@ MAX_ITEMS = {
     "content": 2_048,
     "toolCalls": 1_000,
 }
-OWN_DATA = {"state", "forwardedProps", "forwarded_props"}  # may have any shape; only the size of the body limits them
-MAX_ERRORS = 10  # errors reported for an invalid input; more would help nobody
-_NUL = re.compile(r"(?<!\\)(?:\\\\)*\\u0000")  # in JSON text
+APPLICATION_MEMBERS = {"state", "forwardedProps", "forwarded_props"}  # any shape; only the size of the body is limited
+MAX_ERRORS = 10  # errors that are reported for an invalid input
+_ESCAPED_NUL = re.compile(r"(?<!\\)(?:\\\\)*\\u0000")  # in JSON text
 
 
 class EarlierMessage(NamedTuple):
@@ -52,11 +52,11 @@ class ProgramToolResult(NamedTuple):
     error: bool
 
 
-class Interrupted(NamedTuple):
-    """The point at which a run ended to wait for the user's decision on the tool call `call`.
+class InterruptPoint(NamedTuple):
+    """The point at which a run was interrupted to wait for the user's decision on the tool call `call`.
 
     The client has received the events of `turn` up to `seq`, and with them the first `parts` parts of its answer.
-    Its `str()` is the id of AG-UI's interrupt.
+    `str()` returns it as the id of AG-UI's interrupt.
     """
 
     turn: str
@@ -71,7 +71,7 @@ class Interrupted(NamedTuple):
 class RunDecision(NamedTuple):
     """The answer to an interrupt. `content`: the values of a tool's form."""
 
-    interrupted: Interrupted
+    point: InterruptPoint
     allow: bool
     remember: bool = False
     content: Mapping[str, Any] = MappingProxyType({})
@@ -111,16 +111,16 @@ class RunRequest:
 
 def read_run_input(body: Any) -> RunRequest:
     """Check the JSON `body` of a request. Raises `ProductError` and Django REST framework's `ValidationError` (400)."""
-    _require_bounded(body)
-    _require_storable(body)
+    _check_size(body)
+    _check_storable(body)
     try:
         run_input = agui.RunAgentInput.model_validate(body)
     except ValidationError as error:
         raise _to_product_error(error) from error
-    _require_short_lists(run_input)
+    _check_list_lengths(run_input)
     props = ForwardedProps(data=run_input.forwarded_props if isinstance(run_input.forwarded_props, dict) else {})
     props.is_valid(raise_exception=True)
-    decision = _decision(run_input.resume or [])
+    decision = _parse_decision(run_input.resume or [])
     messages = [
         message
         for message in run_input.messages
@@ -135,24 +135,24 @@ def read_run_input(body: Any) -> RunRequest:
     tools = [message for message in messages if isinstance(message, agui.ToolMessage)]
     return RunRequest(
         agent_input=run_input,
-        thread=_thread(run_input.thread_id),
-        text=_text(newest.content) if newest is not None else None,
-        results={message.tool_call_id: _result(message) for message in tools},
+        thread=_parse_thread_id(run_input.thread_id),
+        text=_join_text_parts(newest.content) if newest is not None else None,
+        results={message.tool_call_id: _parse_result(message) for message in tools},
         earlier=[
-            EarlierMessage(message.role, _text(message.content))
+            EarlierMessage(message.role, _join_text_parts(message.content))
             for message in messages
             if not isinstance(message, agui.ToolMessage)
         ],
-        options=ProgramOptions(instructions=_instructions(run_input), tools=_tools(run_input.tools or [])),
+        options=ProgramOptions(instructions=_join_instructions(run_input), tools=_parse_tools(run_input.tools or [])),
         decision=decision,
         **props.validated_data,
     )
 
 
-def _require_bounded(body: Any) -> None:
+def _check_size(body: Any) -> None:
     """Raise `too_many_messages`, `messages_too_long` or `input_too_long` (413) before the body is parsed further."""
     if isinstance(body, dict):
-        rest = {name: value for name, value in body.items() if name != "messages" and name not in OWN_DATA}
+        rest = {name: value for name, value in body.items() if name != "messages" and name not in APPLICATION_MEMBERS}
         if len(json.dumps(rest, ensure_ascii=False)) > MAX_CHARACTERS:
             sentence = Sentence(
                 "“context”, “tools” and the other members have more than {most} characters. Shorten them.",
@@ -161,7 +161,7 @@ def _require_bounded(body: Any) -> None:
             raise ProductError("input_too_long", sentence, status=413)
     messages = body.get("messages") if isinstance(body, dict) else None
     if not isinstance(messages, list):
-        return  # the protocol's own check refuses it
+        return  # `RunAgentInput` refuses it later
     if len(messages) > MAX_MESSAGES:
         sentence = Sentence(
             "“messages” has {messages} messages, but at most {max_messages} are allowed. Leave out the oldest.",
@@ -179,8 +179,8 @@ def _require_bounded(body: Any) -> None:
         raise ProductError("messages_too_long", sentence, status=413)
 
 
-def _require_short_lists(run_input: agui.RunAgentInput) -> None:
-    """Raise `too_many_items` (413) for a long list. `tools` have an error of their own."""
+def _check_list_lengths(run_input: agui.RunAgentInput) -> None:
+    """Raise `too_many_items` (413) for a list that is too long. `_parse_tools` checks `tools`."""
     lists: list[tuple[str, Sequence[Any] | None]] = [("context", run_input.context), ("resume", run_input.resume)]
     for message in run_input.messages:
         content = getattr(message, "content", None)
@@ -192,13 +192,13 @@ def _require_short_lists(run_input: agui.RunAgentInput) -> None:
             raise ProductError("too_many_items", sentence, status=413)
 
 
-def _require_storable(body: Any) -> None:
+def _check_storable(body: Any) -> None:
     text = json.dumps(body, ensure_ascii=False)
     try:
         text.encode()
     except UnicodeEncodeError as error:
         raise ProductError("invalid", "The run's input has unpaired surrogates. Send valid Unicode.") from error
-    if _NUL.search(text):
+    if _ESCAPED_NUL.search(text):
         raise ProductError("invalid", "The run's input has a NUL character, which cannot be stored. Leave it out.")
 
 
@@ -211,7 +211,7 @@ def _to_product_error(error: ValidationError) -> ProductError:
     return ProductError("invalid", sentence, errors=errors)
 
 
-def _thread(thread_id: str) -> UUID:
+def _parse_thread_id(thread_id: str) -> UUID:
     try:
         return UUID(thread_id)
     except ValueError as error:
@@ -219,7 +219,7 @@ def _thread(thread_id: str) -> UUID:
         raise ProductError("bad_thread", sentence) from error
 
 
-def _text(content: str | list[agui.ContentPart] | None) -> str:
+def _join_text_parts(content: str | list[agui.ContentPart] | None) -> str:
     if content is None or isinstance(content, str):
         return content or ""
     texts = [part.text for part in content if isinstance(part, agui.TextPart)]
@@ -229,12 +229,12 @@ def _text(content: str | list[agui.ContentPart] | None) -> str:
     return "\n\n".join(texts)
 
 
-def _result(message: agui.ToolMessage) -> ProgramToolResult:
-    texts = [_text(message.content), message.error or ""]
+def _parse_result(message: agui.ToolMessage) -> ProgramToolResult:
+    texts = [_join_text_parts(message.content), message.error or ""]
     return ProgramToolResult("\n\n".join(text for text in texts if text), bool(message.error))
 
 
-def _instructions(run_input: agui.RunAgentInput) -> str:
+def _join_instructions(run_input: agui.RunAgentInput) -> str:
     """Join the application's system messages, context and state. They are sent after the persona's instructions."""
     texts = [
         item.content for item in run_input.messages if isinstance(item, agui.SystemMessage | agui.DeveloperMessage)
@@ -245,16 +245,16 @@ def _instructions(run_input: agui.RunAgentInput) -> str:
     return "\n\n".join(text for text in texts if text.strip())
 
 
-def _tools(tools: list[agui.Tool]) -> tuple[ToolDefinition, ...]:
+def _parse_tools(tools: list[agui.Tool]) -> tuple[ToolDefinition, ...]:
     if len(tools) > MAX_TOOLS or len({tool.name for tool in tools}) < len(tools):
         raise ProductError(
             "bad_tools",
             Sentence("“tools” can have at most {max_tools} tools with different names.", max_tools=MAX_TOOLS),
         )
-    return tuple(_tool(tool) for tool in tools)
+    return tuple(_parse_tool(tool) for tool in tools)
 
 
-def _tool(tool: agui.Tool) -> ToolDefinition:
+def _parse_tool(tool: agui.Tool) -> ToolDefinition:
     if not TOOL_NAME.fullmatch(tool.name):
         raise ProductError("bad_tools", "A tool's name has 1 to 64 letters, digits, hyphens and underscores.")
     if not isinstance(tool.parameters or {}, dict):
@@ -264,16 +264,16 @@ def _tool(tool: agui.Tool) -> ToolDefinition:
     return ToolDefinition(tool.name, tool.description, tool.parameters or NO_PARAMETERS)
 
 
-def _decision(entries: list[agui.ResumeEntry]) -> RunDecision | None:
+def _parse_decision(entries: list[agui.ResumeEntry]) -> RunDecision | None:
     if not entries:
         return None
     [entry, *others] = entries
     turn, seq, parts, call = (*entry.interrupt_id.split(":", 3), "", "", "")[:4]
-    if others or not (call and _number(seq) and _number(parts)):
+    if others or not (call and _is_number(seq) and _is_number(parts)):
         raise ProductError("bad_resume", "“resume” must answer the interrupt that ended the previous run, by its id.")
-    interrupted = Interrupted(turn, int(seq), int(parts), call)
+    point = InterruptPoint(turn, int(seq), int(parts), call)
     if entry.status != "resolved":
-        return RunDecision(interrupted, allow=False)
+        return RunDecision(point, allow=False)
     payload = entry.payload if isinstance(entry.payload, dict) else {}
     allow, remember, content = payload.get("allow"), payload.get("remember", False), payload.get("content", {})
     if not (isinstance(allow, bool) and isinstance(remember, bool) and isinstance(content, dict)):
@@ -281,8 +281,8 @@ def _decision(entries: list[agui.ResumeEntry]) -> RunDecision | None:
             "Answer this interrupt with the payload {“allow”: true} or {“allow”: false}, and optionally “remember”."
         )
         raise ProductError("bad_resume", sentence)
-    return RunDecision(interrupted, allow, remember, content)
+    return RunDecision(point, allow, remember, content)
 
 
-def _number(text: str) -> bool:
+def _is_number(text: str) -> bool:
     return text.isascii() and text.isdigit() and len(text) < 10

@@ -20,8 +20,8 @@ from contrib.ag_ui.run_input import EarlierMessage, RunDecision, RunRequest
 from core.errors import NotFound, ProductError
 from core.sentences import Sentence
 
-NOT_RUN = "This call was not run."
-DECIDED = ("already_decided", "not_waiting")  # not an error here: the rest of the answer shows the outcome of the call
+NOT_RUN_TEXT = "This call was not run."
+DECIDED_CODES = ("already_decided", "not_waiting")  # no errors here, since the rest of the answer shows the decision
 
 
 class TurnToStream(NamedTuple):
@@ -41,11 +41,11 @@ def start_run(*, user: User, run: RunRequest, key: str | None) -> TurnToStream:
     """
     if run.decision is not None:
         return _apply_decision(user, run.thread, run.decision)
-    conversation = _thread(user, run)
+    conversation = _get_or_create_conversation(user, run)
     if run.text is None:
         return TurnToStream(_continue_turn(conversation, run, key))
-    _take_results(lock(conversation), run)
-    _require_tools(conversation, run, [run.model] if run.model else [])
+    _store_results(lock(conversation), run)
+    _require_model_with_tools(conversation, run, [run.model] if run.model else [])
     ask = Ask(
         text=run.text,
         files=run.files,
@@ -57,26 +57,26 @@ def start_run(*, user: User, run: RunRequest, key: str | None) -> TurnToStream:
     return TurnToStream(send(user=user, conversation=conversation, ask=ask)[0])
 
 
-def call_id(answer: object, call: str) -> str:
-    """Return a tool call's id for the program. It is unique in the thread, the model's own id only in one answer."""
+def program_call_id(answer: object, call: str) -> str:
+    """Return the id of a tool call for the program. It is unique in its thread, not only in its answer."""
     return f"{answer}:{call}"
 
 
-def _thread(user: User, run: RunRequest) -> Conversation:
+def _get_or_create_conversation(user: User, run: RunRequest) -> Conversation:
     """Return the conversation of the thread, or create it with the client's id."""
     persona = services.visible_persona(user, run.persona)
     conversation, new = Conversation.objects.get_or_create(pk=run.thread, defaults={"owner": user, "persona": persona})
     if conversation.owner_id != user.pk or conversation.deleted:
         raise NotFound("conversation")
     if new:
-        _begin_turn(conversation, run.earlier)
+        _store_earlier_messages(conversation, run.earlier)
         list_changed(conversation)
     elif persona is not None and conversation.persona_id != persona.pk:
         services.update_conversation(user=user, conversation=conversation, fields={"persona": persona})
     return conversation
 
 
-def _begin_turn(conversation: Conversation, earlier: Sequence[EarlierMessage]) -> None:
+def _store_earlier_messages(conversation: Conversation, earlier: Sequence[EarlierMessage]) -> None:
     """Store the earlier messages of a new thread. Later runs use these and ignore the copies in requests."""
     rows: list[Message] = []
     for message in earlier:
@@ -89,7 +89,7 @@ def _begin_turn(conversation: Conversation, earlier: Sequence[EarlierMessage]) -
         conversation.save(update_fields=["leaf"])
 
 
-def _require_tools(conversation: Conversation, run: RunRequest, models: list[UUID]) -> None:
+def _require_model_with_tools(conversation: Conversation, run: RunRequest, models: list[UUID]) -> None:
     [model] = choose_models(conversation, models)
     if run.options.tools and not model.tools:
         sentence = Sentence(
@@ -104,14 +104,14 @@ def _continue_turn(conversation: Conversation, run: RunRequest, key: str | None)
     if earlier := find_turns_of_key(locked, key):
         return earlier[0]
     status = require_idle(locked)
-    answered_turn = _take_results(locked, run)
+    answered_turn = _store_results(locked, run)
     if answered_turn is None:
         sentence = (
-            "The newest answer of this thread waits for no such result. End “messages” with a message of the user."
+            "The newest answer of this thread does not wait for these results. End “messages” with a user message."
         )
         raise ProductError("no_tool_waits", sentence, status=409)
     models = [pk for pk in (run.model or answered_turn.model_id,) if pk]
-    _require_tools(locked, run, models)
+    _require_model_with_tools(locked, run, models)
     chosen, options = choose_models(locked, models), run.options.as_json()
     check_effort(run.effort, chosen)
     remember_effort(locked, run.effort)
@@ -122,7 +122,7 @@ def _continue_turn(conversation: Conversation, run: RunRequest, key: str | None)
     return turn
 
 
-def _take_results(locked: Conversation, run: RunRequest) -> Turn | None:
+def _store_results(locked: Conversation, run: RunRequest) -> Turn | None:
     """Write the results of the program's tools into the newest answer and return its turn.
 
     Returns None if the run has none of the results. Raises `results_missing` if it has only some.
@@ -134,9 +134,11 @@ def _take_results(locked: Conversation, run: RunRequest) -> Turn | None:
     parts, external = turn.answer.parts, {tool.name for tool in parse_options(turn.options).tools}
     answered = {part["id"] for part in parts if part["type"] == "tool_result"}
     open_calls = [part for part in parts if part["type"] == "tool_call" and part["id"] not in answered]
-    waiting = {call["id"]: call_id(turn.answer_id, call["id"]) for call in open_calls if call["name"] in external}
-    missing = [name for name in waiting.values() if name not in run.results]
-    if not waiting or len(missing) == len(waiting):
+    waiting_calls = {
+        call["id"]: program_call_id(turn.answer_id, call["id"]) for call in open_calls if call["name"] in external
+    }
+    missing = [name for name in waiting_calls.values() if name not in run.results]
+    if not waiting_calls or len(missing) == len(waiting_calls):
         return None
     if missing:
         sentence = Sentence(
@@ -144,29 +146,29 @@ def _take_results(locked: Conversation, run: RunRequest) -> Turn | None:
         )
         raise ProductError("results_missing", sentence)
     for call in open_calls:
-        text, error = run.results[waiting[call["id"]]] if call["id"] in waiting else (NOT_RUN, True)
+        text, error = run.results[waiting_calls[call["id"]]] if call["id"] in waiting_calls else (NOT_RUN_TEXT, True)
         result = {"type": "tool_result", "id": call["id"], "text": text, "error": error, "documents": []}
         parts.append(result)
-    turn.answer.tokens = {}  # the stored counts belong to the shorter answer
+    turn.answer.tokens = {}  # the stored counts are those of the shorter answer
     turn.answer.save(update_fields=["parts", "tokens"])
     return turn
 
 
 def _apply_decision(user: User, thread: UUID, decision: RunDecision) -> TurnToStream:
-    left = decision.interrupted
-    turn = visible_turn(user, left.turn)
+    point = decision.point
+    turn = visible_turn(user, point.turn)
     if turn.conversation_id != thread:
         raise NotFound("turn")
     try:
         decide_call(
             user=user,
             turn=turn,
-            call=left.call,
+            call=point.call,
             allow=decision.allow,
             remember=decision.remember,
             content=decision.content,
         )
     except ProductError as error:
-        if error.code not in DECIDED:
+        if error.code not in DECIDED_CODES:
             raise
-    return TurnToStream(turn, left.seq, left.parts)
+    return TurnToStream(turn, point.seq, point.parts)

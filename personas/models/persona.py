@@ -20,12 +20,13 @@ from llm.models.provider import effort_field
 from llm.tokens import CATCH_ALL
 from workspace.models import DateAwareness
 
-SHARE = [MinValueValidator(Decimal(0)), MaxValueValidator(Decimal(1))]
+SHARE_VALIDATORS = [MinValueValidator(Decimal(0)), MaxValueValidator(Decimal(1))]
 
 
-def share(name: str, default: str, help_text: str) -> "models.DecimalField[Decimal, Decimal]":
+def share_field(name: str, default: str, help_text: str) -> "models.DecimalField[Decimal, Decimal]":
+    """Return a column for a share from 0 to 1, with three decimals."""
     return models.DecimalField(
-        name, max_digits=4, decimal_places=3, default=Decimal(default), validators=SHARE, help_text=help_text
+        name, max_digits=4, decimal_places=3, default=Decimal(default), validators=SHARE_VALIDATORS, help_text=help_text
     )
 
 
@@ -61,7 +62,7 @@ class PromptVersion(models.Model):
 
     @property
     def tag(self) -> str:
-        """Return the entity tag of the active version."""
+        """Return the entity tag of this version. Changes of the prompt name the tag of the active version."""
         return str(self.version)
 
     def history(self) -> "models.QuerySet[Any]":
@@ -165,12 +166,12 @@ class BudgetProfile(models.Model):
     message_overhead = models.PositiveIntegerField(
         "added to each message", default=4, help_text="In tokens: the overhead of a message in addition to its text."
     )
-    safety_margin = share(
+    safety_margin = share_field(
         "kept free where tokens are counted exactly",
         "0",
         "As a share of the window, 0 to 1: of models whose tokenizer is known.",
     )
-    catch_all_margin = share(
+    catch_all_margin = share_field(
         "kept free where tokens are estimated",
         "0.05",
         "As a share of the window, 0 to 1: of models whose tokenizer is not known.",
@@ -178,11 +179,11 @@ class BudgetProfile(models.Model):
     expected_user = models.PositiveIntegerField(
         "expected of the next message", default=512, help_text="In tokens: the room for the next message."
     )
-    ui_share = share("share of the room that files may fill", "0.5", "0 to 1, of the room for documents.")
+    ui_share = share_field("share of the room that files may fill", "0.5", "0 to 1, of the room for documents.")
     select_margin = models.PositiveIntegerField(
         "kept free below that when files are chosen", default=75, help_text="In tokens."
     )
-    project_share = share(
+    project_share = share_field(
         "share of the room up to which project files are sent whole",
         "0.6",
         "0 to 1. Above it the model searches them instead.",
@@ -193,7 +194,7 @@ class BudgetProfile(models.Model):
         decimal_places=3,
         default=Decimal("0.1"),
         db_default=Decimal("0.1"),
-        validators=SHARE,
+        validators=SHARE_VALIDATORS,
         help_text="0 to 1. Above it they are listed by name, and the model loads those that it needs.",
     )
     omission_note = models.BooleanField(
@@ -233,7 +234,7 @@ class BudgetProfile(models.Model):
         decimal_places=3,
         default=Decimal("0.03"),
         db_default=Decimal("0.03"),
-        validators=SHARE,
+        validators=SHARE_VALIDATORS,
         help_text="0 to 1, of what a prompt may have. Profiles and pinned facts are always sent.",
     )
     memory_most = models.PositiveIntegerField(
@@ -266,10 +267,10 @@ class BudgetProfile(models.Model):
         blank=True,
         help_text="In tokens. If this and the previous number are empty, the shares apply.",
     )
-    ceiling_share = share(
+    ceiling_share = share_field(
         "summarise above this share of the room (the ceiling)", "0.65", "0 to 1, of what a prompt may have."
     )
-    floor_share = share(
+    floor_share = share_field(
         "summarise down to this share of the room (the floor)", "0.25", "0 to 1, of what a prompt may have."
     )
     keep_recent = models.PositiveIntegerField(
@@ -333,8 +334,8 @@ class BudgetProfile(models.Model):
         reserved = (self.reserved_output or 0) + (self.buffer or 0)
         if self.window is not None and self.window <= reserved:
             problems["window"] = (
-                f"The window must be above what is kept free for the answer and against errors, {reserved:,} tokens, "
-                "or nothing is left for the prompt."
+                f"The window must be above {reserved:,} tokens, which are kept free for the answer and against "
+                "counting errors. Otherwise nothing is left for the prompt."
             )
         if (self.ceiling is None) != (self.floor is None):
             # With one number and one share, a large window could put the ceiling below the floor.
@@ -344,8 +345,8 @@ class BudgetProfile(models.Model):
         if self.ceiling is not None and self.window is not None and self.ceiling + self.reserved_output >= self.window:
             room = max(0, self.window - self.reserved_output)
             problems["ceiling"] = (
-                "The ceiling and what is kept free for the answer must stay below the window: choose less than "
-                f"{room:,}."
+                "The ceiling and the tokens kept free for the answer must together stay below the window. Choose a "
+                f"ceiling below {room:,}."
             )
         if self.floor_share >= self.ceiling_share:
             problems["floor_share"] = "The floor's share must be below the ceiling's share."

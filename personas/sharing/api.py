@@ -63,7 +63,7 @@ class SharedPersonas(ScopedView, viewsets.GenericViewSet[Persona]):
     @action(detail=True, pagination_class=OldestFirst, filter_backends=[])
     def shares(self, request: Request, pk: str) -> Response:
         """Return the shares of the persona. For its owners. `visibility` says whether the whole workspace has it."""
-        rows: Any = services.shares_of(self.person, self.get_object())
+        rows: Any = services.list_shares(self.person, self.get_object())
         page: Any = self.paginate_queryset(rows)
         return self.get_paginated_response(PersonaShareSerializer(page, many=True).data)
 

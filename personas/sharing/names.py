@@ -31,8 +31,11 @@ def require_free_name(persona: Persona, before: Persona | None = None) -> None:
         )
 
 
-def make_unique_name(base: str, owner: User) -> str:
-    """Return the name. Add a number if the owner already sees a persona with this name."""
+def unique_name(base: str, owner: User) -> str:
+    """Return the name, cut to `MAX_NAME`. Add a number if the owner already sees a persona with this name.
+
+    Call it while holding `NAMES_LOCK`, or check the name again under the lock.
+    """
     used = {name.casefold() for name in Persona.objects.visible_to(owner).values_list("name", flat=True)}
     name = base[: Persona.MAX_NAME]
     number = 1

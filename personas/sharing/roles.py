@@ -16,7 +16,7 @@ def visible_persona(user: User, pk: UUID | str) -> Persona:
     return get_or_404(rows, pk, "persona")
 
 
-def role_of(user: User, persona: Persona) -> Role | None:
+def strongest_role(user: User, persona: Persona) -> Role | None:
     """Return the strongest role of the user, including roles of their groups; None if they cannot see the persona."""
     if persona.owner_id == user.pk:
         return Role.OWNER
@@ -28,18 +28,18 @@ def role_of(user: User, persona: Persona) -> Role | None:
 
 
 def is_editor(user: User, persona: Persona) -> bool:
-    return role_of(user, persona) in EDITING or has_right(user, "change", persona)
+    return strongest_role(user, persona) in EDITING or has_right(user, "change", persona)
 
 
 def is_owner(user: User, persona: Persona) -> bool:
-    return role_of(user, persona) == Role.OWNER or has_right(user, "change", persona)
+    return strongest_role(user, persona) == Role.OWNER or has_right(user, "change", persona)
 
 
 def require_editor(*, user: User, persona: Persona) -> None:
     """Raise `not_owner` (403) if the user may not change the persona, and `NotFound` if they cannot see it."""
     if is_editor(user, persona):
         return
-    if role_of(user, persona) is None:
+    if strongest_role(user, persona) is None:
         raise NotFound("persona")
     sentence = Sentence(
         "You can use this persona, but not change it. Duplicate it and change the copy, or ask its owner."

@@ -14,20 +14,20 @@ from core.permissions import has_right
 from core.requests import get_or_404, identifier
 from core.sentences import Sentence
 from personas.models import Persona, PersonaShare
-from personas.sharing.names import NAMES_LOCK, make_unique_name
-from personas.sharing.roles import require_owner, role_of
+from personas.sharing.names import NAMES_LOCK, unique_name
+from personas.sharing.roles import require_owner, strongest_role
 
 MAX_SHARES = 200  # shares per persona
 
 
-def shares_of(user: User, persona: Persona) -> QuerySet[PersonaShare]:
+def list_shares(user: User, persona: Persona) -> QuerySet[PersonaShare]:
     """Return all shares, for an owner of the persona. Raises `not_owner` (403)."""
     require_owner(user=user, persona=persona)
     rows: QuerySet[PersonaShare] = PersonaShare.objects.filter(persona=persona).select_related("user", "group")
     return rows
 
 
-def groups_to_choose(user: User, persona: Persona) -> QuerySet[PeopleGroup]:
+def addable_groups(user: User, persona: Persona) -> QuerySet[PeopleGroup]:
     """Return the groups that the user may add: groups they are in or manage; for administrators, all groups."""
     rows = PeopleGroup.objects.filter(everyone=False).exclude(personashares__persona=persona)
     if has_right(user, "change", persona):
@@ -52,7 +52,7 @@ def share(
     Persona.objects.select_for_update(no_key=True).get(pk=persona.pk)  # simultaneous shares must not exceed the limit
     row = _group_share(user, persona, group) if group else _user_share(persona, username)
     new = row._state.adding
-    before = row.role
+    previous = row.role
     row.role = _check_role(role)
     if new and persona.shares.count() >= MAX_SHARES:
         sentence = Sentence(
@@ -60,7 +60,7 @@ def share(
         )
         raise ProductError("too_many_shares", sentence, status=409)
     row.save()
-    changes = _recipient(row) | {"role": row.role if new else [before, row.role]}
+    changes = _recipient(row) | {"role": row.role if new else [previous, row.role]}
     record(user=user, action="persona.shared" if new else "persona.share_changed", row=persona, changes=changes)
     return row
 
@@ -69,7 +69,7 @@ def _group_share(user: User, persona: Persona, group: object) -> PersonaShare:
     """Return the share of a group, stored or new."""
     pk = identifier(group, "group")
     row = PersonaShare.objects.filter(persona=persona, group=pk).first()
-    return row or PersonaShare(persona=persona, group=get_or_404(groups_to_choose(user, persona), pk, "group"))
+    return row or PersonaShare(persona=persona, group=get_or_404(addable_groups(user, persona), pk, "group"))
 
 
 def _user_share(persona: Persona, username: str) -> PersonaShare:
@@ -93,14 +93,17 @@ def _user_share(persona: Persona, username: str) -> PersonaShare:
 
 @transaction.atomic
 def change_share(*, user: User, persona: Persona, share: object, role: str) -> PersonaShare:
-    """Change the role of a share (its id). A stronger role needs the right to publish personas, as sharing does."""
-    row = get_or_404(shares_of(user, persona).select_for_update(of=("self",)), share, "share")
+    """Change the role of a share (its id). A stronger role needs the right to publish personas, as sharing does.
+
+    Raises `NotFound`, `not_owner` and `right_missing` (403), and `unknown_role`.
+    """
+    row = get_or_404(list_shares(user, persona).select_for_update(of=("self",)), share, "share")
     if strongest([row.role, _check_role(role)]) != row.role and not has_right(user, "change", persona):
         require(user, Right.PUBLISH_PERSONAS)
-    before = row.role
+    previous = row.role
     row.role = role
     row.save(update_fields=["role"])
-    changes = _recipient(row) | {"role": [before, row.role]}
+    changes = _recipient(row) | {"role": [previous, row.role]}
     record(user=user, action="persona.share_changed", row=persona, changes=changes)
     return row
 
@@ -109,10 +112,10 @@ def change_share(*, user: User, persona: Persona, share: object, role: str) -> P
 def remove_share(*, user: User, persona: Persona, share: object) -> None:
     """Remove a share (its id). Owners may remove any share, other users only their own.
 
-    An answer that is being written for a user who loses the persona is stopped.
+    `chat.turns.rights` then stops the answers of users who lost the persona. Raises `NotFound` and `not_owner` (403).
     """
     own = PersonaShare.objects.filter(persona=persona, user=user)
-    row = own.filter(pk=identifier(share, "share")).first() or get_or_404(shares_of(user, persona), share, "share")
+    row = own.filter(pk=identifier(share, "share")).first() or get_or_404(list_shares(user, persona), share, "share")
     row.delete()
     record(user=user, action="persona.unshared", row=persona, changes=_recipient(row))
 
@@ -123,14 +126,14 @@ def hand_over(*, user: User, persona: Persona, share: object) -> Persona:
 
     Raises `not_owner` (403), `NotFound` for a share without a user, `not_active` (422) and `legal_hold` (409).
     """
-    if role_of(user, persona) != Role.OWNER:
+    if strongest_role(user, persona) != Role.OWNER:
         raise ProductError("not_owner", "Only an owner of this persona can do this. Ask an owner.", status=403)
     lock(NAMES_LOCK)
     locked = Persona.objects.select_for_update(of=("self",)).select_related("owner").get(pk=persona.pk)
     row = get_or_404(PersonaShare.objects.filter(persona=locked).select_related("user"), share, "share")
     require_movable(locked)
     new_owner = row.user
-    before = locked.owner
+    previous = locked.owner
     if new_owner is None:
         raise NotFound("share")
     if not new_owner.is_active:
@@ -138,16 +141,14 @@ def hand_over(*, user: User, persona: Persona, share: object) -> Persona:
             "not_active", Sentence("“{taker}” is deactivated. Choose an active person.", taker=new_owner), status=422
         )
     row.delete()
-    if before is not None:
-        PersonaShare(persona=locked, user=before, username=before.get_username(), role=Role.OWNER).save()
-    other_shares = Persona.objects.visible_to(new_owner).exclude(pk=locked.pk)
+    if previous is not None:
+        PersonaShare(persona=locked, user=previous, username=previous.get_username(), role=Role.OWNER).save()
+    other_personas = Persona.objects.visible_to(new_owner).exclude(pk=locked.pk)
     name = (
-        make_unique_name(locked.name, new_owner)
-        if other_shares.filter(name__iexact=locked.name).exists()
-        else locked.name
+        unique_name(locked.name, new_owner) if other_personas.filter(name__iexact=locked.name).exists() else locked.name
     )
     Persona.objects.filter(pk=locked.pk).update(owner=new_owner, name=name, updated=timezone.now())
-    changes = {"owner": [str(before.pk) if before is not None else None, str(new_owner.pk)]}
+    changes = {"owner": [str(previous.pk) if previous is not None else None, str(new_owner.pk)]}
     record(user=user, action="persona.handed_over", row=locked, changes=changes)
     return Persona.objects.select_related("owner").get(pk=locked.pk)
 

@@ -13,14 +13,14 @@ from core.permissions import has_right
 from core.requests import with_row
 from personas.models import Persona, PersonaShare
 from personas.sharing import services
-from personas.sharing.roles import is_owner, require_owner, role_of, visible_persona
+from personas.sharing.roles import is_owner, require_owner, strongest_role, visible_persona
 
 
 @with_row(visible_persona, "GET", "POST")
 def shares(request: Request, persona: Persona) -> HttpResponse:
     """Show the shares. A POST adds one for a `username` or a `group` (an id)."""
     if request.method != "POST":
-        return _page(request, persona)
+        return _render_page(request, persona)
     try:
         services.share(
             user=request.user,
@@ -32,14 +32,14 @@ def shares(request: Request, persona: Persona) -> HttpResponse:
     except ProductError as error:
         if error.code not in ("bad_username", "owner_has_it", "too_many_shares"):
             raise
-        return _page(request, persona, error)
-    return _done(request, persona)
+        return _render_page(request, persona, error)
+    return _show_shares(request, persona)
 
 
 @with_row(visible_persona)
 def change(request: Request, persona: Persona, share: UUID) -> HttpResponse:
     services.change_share(user=request.user, persona=persona, share=share, role=request.POST.get("role", ""))
-    return _done(request, persona)
+    return _show_shares(request, persona)
 
 
 @with_row(visible_persona)
@@ -48,36 +48,36 @@ def remove(request: Request, persona: Persona, share: UUID) -> HttpResponse:
     services.remove_share(user=request.user, persona=persona, share=share)
     if not is_owner(request.user, persona):
         return redirect("personas:list")
-    return _done(request, persona)
+    return _show_shares(request, persona)
 
 
 @with_row(visible_persona)
 def hand_over(request: Request, persona: Persona, share: UUID) -> HttpResponse:
-    return _done(request, services.hand_over(user=request.user, persona=persona, share=share))
+    return _show_shares(request, services.hand_over(user=request.user, persona=persona, share=share))
 
 
-def _done(request: Request, persona: Persona) -> HttpResponse:
-    return _page(request, persona) if request.htmx else redirect("personas:shares", persona.pk)
+def _show_shares(request: Request, persona: Persona) -> HttpResponse:
+    return _render_page(request, persona) if request.htmx else redirect("personas:shares", persona.pk)
 
 
-def context(request: Request, persona: Persona) -> dict[str, object]:
+def shares_context(request: Request, persona: Persona) -> dict[str, object]:
     """Return the template context of the dialog: all shares for an owner, for other users only `own_share`."""
     user = request.user
     if not is_owner(user, persona):
         return {"own_share": PersonaShare.objects.filter(persona=persona, user=user).first()}
     return {
-        "shares": services.shares_of(user, persona),
-        "groups": services.groups_to_choose(user, persona),
+        "shares": services.list_shares(user, persona),
+        "groups": services.addable_groups(user, persona),
         "roles": Role.choices,
         "sharing": may(user, Right.PUBLISH_PERSONAS) or has_right(user, "change", persona),
-        "hands_over": role_of(user, persona) == Role.OWNER,
+        "hands_over": strongest_role(user, persona) == Role.OWNER,
     }
 
 
-def _page(request: Request, persona: Persona, problem: ProductError | None = None) -> HttpResponse:
+def _render_page(request: Request, persona: Persona, problem: ProductError | None = None) -> HttpResponse:
     require_owner(user=request.user, persona=persona)
     page_context = {
-        **context(request, persona),
+        **shares_context(request, persona),
         "section": "personas",
         "persona": persona,
         "problem": problem,

@@ -2,7 +2,7 @@
 
 from django import template
 
-from personas.tools import TITLES
+from personas.tools import TOOL_TITLES
 
 register = template.Library()
 
@@ -10,4 +10,4 @@ register = template.Library()
 @register.filter
 def tool_title(name: str) -> str:
     """Return the title of a tool; empty for a tool of a server, which has only its name."""
-    return str(TITLES.get(name, ""))
+    return str(TOOL_TITLES.get(name, ""))

@@ -11,7 +11,7 @@ class TextDefinition:
     """Built-in text with its place, its purpose and its rules.
 
     `group`: its place in a prompt. `needs` and `may_have`: required and optional placeholders, each with its meaning.
-    `most`: the largest number of characters. `may_be_empty`: an empty version without placeholders is allowed, and then
+    `most`: the maximum number of characters. `may_be_empty`: an empty version without placeholders is allowed, and then
     nothing is sent.
     """
 

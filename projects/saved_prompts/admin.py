@@ -11,14 +11,14 @@ from django.utils.translation import gettext
 from accounts.models import User
 from core.admin import RowAdmin, acting_user, display
 from core.errors import ProductError
-from personas.forms import prompt_text
+from personas.forms import prompt_text_field
 from projects.saved_prompts import services
 from projects.saved_prompts.models import SavedPrompt
 from projects.saved_prompts.variables import check_variable_count, variables
 
 
 class SavedPromptForm(forms.ModelForm[SavedPrompt]):
-    text = prompt_text(
+    text = prompt_text_field(
         SavedPrompt.MAX_TEXT,
         help_text="{{name}} is a field, {{name:text}} is a field with a default, {{name:one|two}} is a choice.",
     )

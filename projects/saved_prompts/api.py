@@ -16,7 +16,7 @@ from core.api.fields import StrictSerializer, VisibleField, validate
 from core.api.pagination import ByName
 from core.errors import ProductError
 from core.sentences import Sentence
-from personas.api import METHODS, require_admin
+from personas.api import METHODS, require_admin_scope
 from projects.models import Project
 from projects.saved_prompts import services
 from projects.saved_prompts.models import SavedPrompt
@@ -130,7 +130,7 @@ class PromptViewSet(ScopedView, viewsets.ModelViewSet[SavedPrompt]):
         super().check_object_permissions(request, obj)
         changes = request.method not in SAFE_METHODS and self.action not in ("copy", "fill")
         if changes and not (obj.owner_id or obj.project_id):
-            require_admin(request)
+            require_admin_scope(request)
 
     def perform_create(self, serializer: BaseSerializer[SavedPrompt]) -> None:
         self._require_scope(serializer)
@@ -154,7 +154,7 @@ class PromptViewSet(ScopedView, viewsets.ModelViewSet[SavedPrompt]):
     def _require_scope(self, serializer: BaseSerializer[SavedPrompt]) -> None:
         """Require the scope of an administrator for a prompt of the workspace."""
         if serializer.validated_data.get("workspace"):
-            require_admin(self.request)
+            require_admin_scope(self.request)
 
     @extend_schema(request=None, responses={201: PromptSerializer})
     @action(detail=True, methods=["post"])

@@ -1,6 +1,6 @@
-// Of the admin, beside Unfold's scripts: names of fields, and what is no error.
+// For the admin, in addition to Unfold's scripts: labels of fields, and requests that are not errors.
 
-// Select2 names its fields by what is chosen in them, so that an empty one has no name: here each gets its label's.
+// Select2 labels its fields with the chosen option, so an empty field has no label. Each field gets its own label here.
 function nameFields() {
   for (const field of document.querySelectorAll(".select2-container .select2-selection")) {
     const select = field.closest(".select2-container")?.previousElementSibling;
@@ -18,10 +18,10 @@ function nameFields() {
   }
 }
 
-// As soon as one is built: when the page is ready, and with each row that is added.
+// Fields are built when the page is ready, and with each added row.
 new MutationObserver(nameFields).observe(document, { childList: true, subtree: true });
 
-// A request that is given up because its page is left; htmx would write it to the console as two errors.
+// Aborted requests of a page that is left, which htmx would log as two errors.
 const GIVEN_UP = new Set(["htmx:sendAbort", "htmx:afterRequest"]);
 htmx.logger = (_element, name, detail) => {
   if (GIVEN_UP.has(name)) delete detail.error;

@@ -4,28 +4,28 @@
  * @typedef {import("./live.js").WireEvent} WireEvent
  */
 import { whenReleased } from "./live.js";
-import { all, around, beside, find, kindOf, need, opensElsewhere, say } from "./page.js";
+import { all, around, find, need, opensNewTab, placeBeside, previewKind, say } from "./page.js";
 
 // --- growing ---
 
 const NIL = "00000000-0000-0000-0000-000000000000"; // stands for the id in an address
-const ENDS = "pre > code, p, li, td, h1, h2, h3, h4, h5, h6"; // where a text in the middle of a block goes on
-const DONE = ".answer:not([data-status=pending])";
+const TEXT_ENDS = "pre > code, p, li, td, h1, h2, h3, h4, h5, h6"; // elements at whose end raw text is appended
+const FINISHED_ANSWER = ".answer:not([data-status=pending])";
 /** @type {WeakMap<Element, string>} */
 const rendered = new WeakMap();
 /** @type {Record<string, string>} */
-const OVER = { RUN_FINISHED: "done", RUN_STOPPED: "stopped", RUN_ERROR: "failed" };
-const LIVE = new Set(["queued", "running"]);
+const END_STATUSES = { RUN_FINISHED: "done", RUN_STOPPED: "stopped", RUN_ERROR: "failed" };
+const LIVE_STATUSES = new Set(["queued", "running"]);
 
 /**
- * Puts block n into part p. Events may come twice; what was seen is passed over by its number. HTML comes from the
- * server's renderer, already sanitised, and is the same as on the finished page.
+ * An answer that is being written. Applies the events of its turn to the page. Events may come twice; an event with a
+ * number that was applied already is skipped. HTML comes sanitised from the server's renderer, as on the finished page.
  */
 export class Answer {
   /**
-   * @param {HTMLElement} article as the server rendered it: `data-turn`, and `data-seq` of what it holds already
+   * @param {HTMLElement} article as the server rendered it: `data-turn`, and `data-seq`: the last event that it contains
    * @param {{onDoing: (word: string) => void, onEnd: (status: string) => void, onLost: () => Promise<void>}} tell
-   *   `onLost`: events are lost, what the server has by now is to be taken over
+   *   `onLost`: events are lost; load the current state from the server
    */
   constructor(article, tell) {
     this.article = article;
@@ -34,7 +34,7 @@ export class Answer {
     this.parts = need(HTMLElement, "[data-parts]", article);
     this.tell = tell;
     this.ended = false;
-    /** @type {WireEvent[] | null} events that came while the page takes over what was lost */
+    /** @type {WireEvent[] | null} events that came while the page loads the current state */
     this.held = null;
   }
 
@@ -53,7 +53,7 @@ export class Answer {
 
   /** @param {WireEvent} event */
   async #leap(event) {
-    if (!LIVE.has(event.status)) {
+    if (!LIVE_STATUSES.has(event.status)) {
       this.ended = true;
       this.tell.onEnd(event.status);
       return;
@@ -63,7 +63,7 @@ export class Answer {
     this.held = held;
     await this.tell.onLost();
     this.held = null;
-    this.seq = Math.max(this.seq, event.seq ?? 0); // also where the server could not be reached: its end brings all of it
+    this.seq = Math.max(this.seq, event.seq ?? 0); // also if loading failed: the end of the answer loads all of it
     for (const each of held) this.#take(each);
   }
 
@@ -71,7 +71,7 @@ export class Answer {
   #follow(event) {
     this.seq = event.seq ?? this.seq;
     this.article.dataset.seq = String(this.seq);
-    const over = OVER[event.type];
+    const over = END_STATUSES[event.type];
     if (over) {
       this.ended = true;
       this.tell.onEnd(event.status ?? over);
@@ -97,10 +97,10 @@ export class Answer {
         break;
       case "TEXT_MESSAGE_CONTENT":
         this.tell.onDoing("answering");
-        grow(this.#part(event.part, "text"), event);
+        addContent(this.#part(event.part, "text"), event);
         break;
       case "TEXT_MESSAGE_END":
-        complete(this.#part(event.part, "text"), event);
+        completePart(this.#part(event.part, "text"), event);
         break;
       case "REASONING_START":
         this.tell.onDoing("thinking");
@@ -121,7 +121,7 @@ export class Answer {
     }
   }
 
-  /** What was shown as text was reasoning. @param {WireEvent} event */
+  /** Replaces a text that turned out to be reasoning. @param {WireEvent} event */
   #becomeReasoning(event) {
     const text = this.#there(event.part);
     const next = text?.nextElementSibling ?? null;
@@ -187,31 +187,31 @@ export class Answer {
 }
 
 /**
- * In the middle of a very long block no HTML comes for a while; its raw text is shown at its end meanwhile.
+ * Adds new text to a part. While a very long block is written, no HTML comes; its raw text is shown at the end meanwhile.
  *
  * @param {HTMLElement} part
  * @param {WireEvent} event
  */
-function grow(part, { blocks, delta }) {
+function addContent(part, { blocks, delta }) {
   if (blocks.length) {
     part.querySelector("[data-raw]")?.remove();
-    for (const [index, html] of blocks) put(part, index, html);
+    for (const [index, html] of blocks) putBlock(part, index, html);
     offerDiagrams(all(HTMLElement, ":scope > .block:not(:last-child) .diagram-source", part));
   } else if (delta.trim()) {
-    raw(part).append(delta);
+    rawText(part).append(delta);
   }
 }
 
 /** @param {HTMLElement} part @param {WireEvent} event */
-function complete(part, { blocks, count }) {
+function completePart(part, { blocks, count }) {
   part.querySelector("[data-raw]")?.remove();
-  for (const [index, html] of blocks) put(part, index, html);
+  for (const [index, html] of blocks) putBlock(part, index, html);
   for (const block of [...part.children].slice(count)) block.remove();
   offerDiagrams(all(HTMLElement, ".diagram-source", part));
 }
 
 /** @param {HTMLElement} part @param {number} index @param {string} html */
-function put(part, index, html) {
+function putBlock(part, index, html) {
   while (part.children.length <= index) {
     const block = document.createElement("div");
     block.className = "block";
@@ -222,23 +222,23 @@ function put(part, index, html) {
   if ((rendered.get(block) ?? block.innerHTML) === html) return;
   rendered.set(block, html);
   block.innerHTML = html;
-  // Whoever rendered it does not know the reader's language.
+  // The HTML is rendered without the reader's language.
   for (const button of block.querySelectorAll("[data-copy]")) button.textContent = say("copyCode");
 }
 
 /** @param {HTMLElement} part */
-function raw(part) {
+function rawText(part) {
   const there = find(HTMLElement, "[data-raw]", part);
   if (there) return there;
-  if (!part.lastElementChild) put(part, 0, "");
+  if (!part.lastElementChild) putBlock(part, 0, "");
   const last = part.lastElementChild;
   const span = document.createElement("span");
   span.dataset.raw = "";
-  ([...(last?.querySelectorAll(ENDS) ?? [])].at(-1) ?? last)?.append(span);
+  ([...(last?.querySelectorAll(TEXT_ENDS) ?? [])].at(-1) ?? last)?.append(span);
   return span;
 }
 
-/** What left the workspace. @param {HTMLElement} place @param {{ host: string, what: string }[]} sent */
+/** Lists the data that a tool call sent out of the workspace. @param {HTMLElement} place @param {{ host: string, what: string }[]} sent */
 function showOutgoing(place, sent) {
   place.hidden = !sent.length;
   const lines = sent.map(({ host, what }) => {
@@ -251,7 +251,7 @@ function showOutgoing(place, sent) {
   need(HTMLElement, "ul", place).replaceChildren(...lines);
 }
 
-/** The files that a tool returned. @param {HTMLElement} place @param {{ file: string, name: string, image: boolean }[]} files */
+/** Lists the files that a tool returned. @param {HTMLElement} place @param {{ file: string, name: string, image: boolean }[]} files */
 function showReturned(place, files) {
   place.hidden = !files.length;
   const { content } = need(HTMLTemplateElement, "#returned-file");
@@ -267,7 +267,7 @@ function showReturned(place, files) {
   place.replaceChildren(...items);
 }
 
-/** A call that its person has to allow: the server says how it stands. @param {HTMLElement} part @param {string} turn */
+/** Loads the state of a call that the user must allow. @param {HTMLElement} part @param {string} turn */
 async function showApproval(part, turn) {
   const address = need(HTMLElement, "#part-tool_call").dataset.approvalUrl?.replace(NIL, turn);
   const place = need(HTMLElement, "[data-approval]", part);
@@ -277,7 +277,7 @@ async function showApproval(part, turn) {
   if (focused && !place.querySelector("button")) part.closest("article")?.focus();
 }
 
-// --- how long a call still waits for its person ---
+// --- the time until a call stops waiting for the user ---
 
 setInterval(() => {
   for (const each of all(HTMLElement, "[data-until]")) {
@@ -286,7 +286,7 @@ setInterval(() => {
   }
 }, 1_000);
 
-// --- answers side by side: where there is room for one of them at a time, tabs show which ---
+// --- answers side by side; on narrow screens tabs select the visible answer ---
 
 const TAB = ".column-tabs [role=tab]";
 /** @type {Record<string, number>} */
@@ -329,9 +329,9 @@ document.addEventListener("keydown", (event) => {
   next.focus();
 });
 
-// --- again: one menu for the page, opened at the answer ---
+// --- the menu “again”: one for the page, opened at the answer ---
 
-const again = document.getElementById("again"); // where there is more than one model
+const againMenu = document.getElementById("again"); // where there is more than one model
 
 /** @param {HTMLElement} table of an answer that is complete */
 function offerTable(table) {
@@ -349,7 +349,7 @@ function offerTable(table) {
 
 /** @param {HTMLElement} code a block of an answer that is complete */
 function offerPreview(code) {
-  if (!document.getElementById("panel") || !kindOf(code)) return;
+  if (!document.getElementById("panel") || !previewKind(code)) return;
   const button = document.createElement("button");
   button.type = "button";
   button.className = "copy";
@@ -361,8 +361,8 @@ function offerPreview(code) {
 document.addEventListener("click", async ({ target }) => {
   const code = around(HTMLElement, "[data-preview]", target) && around(HTMLElement, ".code", target);
   if (!code) return;
-  const { open } = await import("./previews.js");
-  await open(code);
+  const { openPreview } = await import("./previews.js");
+  await openPreview(code);
 });
 
 document.addEventListener("click", async ({ target }) => {
@@ -373,49 +373,50 @@ document.addEventListener("click", async ({ target }) => {
   readAloud(button, need(HTMLElement, "[data-parts]", article));
 });
 
-/** Shows what only scripts can do. @param {HTMLElement} root */
-export function equip(root) {
+/** Shows the controls that need scripts. @param {HTMLElement} root */
+export function showScriptControls(root) {
   for (const button of all(HTMLElement, "[data-read-aloud]", root)) button.hidden = !("speechSynthesis" in window);
   for (const button of all(HTMLElement, "[data-copy-answer]", root)) button.hidden = false;
-  for (const button of all(HTMLElement, "[data-again]", root)) button.hidden = !again;
+  for (const button of all(HTMLElement, "[data-again]", root)) button.hidden = !againMenu;
   for (const table of all(HTMLElement, ".prose .table:not(:has(+ .table-acts))", root)) offerTable(table);
-  for (const code of all(HTMLElement, `${DONE} .prose .code:not(:has([data-preview]))`, root)) offerPreview(code);
+  for (const code of all(HTMLElement, `${FINISHED_ANSWER} .prose .code:not(:has([data-preview]))`, root))
+    offerPreview(code);
   showTabs(root);
-  offerDiagrams(all(HTMLElement, `${DONE} .diagram-source`, root));
+  offerDiagrams(all(HTMLElement, `${FINISHED_ANSWER} .diagram-source`, root));
 }
 
-/** What draws them is fetched where there are some. @param {HTMLElement[]} found whose source is complete */
+/** Loads the script for diagrams if there are any. @param {HTMLElement[]} found blocks with complete sources */
 async function offerDiagrams(found) {
   if (!found.length) return;
-  const { offer } = await import("./diagrams.js");
-  for (const each of found) offer(each);
+  const { drawWhenVisible } = await import("./diagrams.js");
+  for (const each of found) drawWhenVisible(each);
 }
 
 document.addEventListener("click", ({ target }) => {
   const opener = around(HTMLElement, "[data-again]", target);
-  if (!opener || !again) return;
-  need(HTMLFormElement, "form", again).action = opener.dataset.again ?? "";
-  again.showPopover();
-  beside(again, opener);
-  need(HTMLElement, "button", again).focus();
+  if (!opener || !againMenu) return;
+  need(HTMLFormElement, "form", againMenu).action = opener.dataset.again ?? "";
+  againMenu.showPopover();
+  placeBeside(againMenu, opener);
+  need(HTMLElement, "button", againMenu).focus();
 });
 
-// --- sources: what a citation leads to, on a card beside it ---
-// It is there for whoever points at the number or reaches it with the keyboard; where nothing can point, a tap shows it
-// and the title on it opens the source.
+// --- sources: a card beside a citation shows its source ---
+// It opens when a pointer or the keyboard focus is on the number. On touch screens a tap opens it, and its title opens
+// the source.
 
-const SHOW_AFTER = 150; // milliseconds of pointing
-const HIDE_AFTER = 250; // time to get onto the card
+const SHOW_DELAY = 150; // milliseconds that the pointer is on the number
+const HIDE_DELAY = 250; // milliseconds to move onto the card
 const card = need(HTMLElement, "#citation-preview");
 /** @type {Map<string, string>} the server's HTML by address */
-const known = new Map();
+const cardCache = new Map();
 /** @type {HTMLAnchorElement | null} */
-let cited = null;
-let title = ""; // the browser's own tip, taken away while the card says more
-let timer = 0;
+let shownCitation = null;
+let title = ""; // the link's tooltip, removed while the card is shown
+let cardTimer = 0;
 
 /** @param {Event} event */
-function citation({ target }) {
+function citationAt({ target }) {
   return around(HTMLAnchorElement, ".answer:not([data-status=pending]) .citation", target);
 }
 
@@ -426,27 +427,28 @@ function isOnCard({ target }) {
 
 /** @param {HTMLAnchorElement} link */
 async function showCard(link) {
-  if (link === cited) return;
+  if (link === shownCitation) return;
   hideCard();
-  cited = link;
+  shownCitation = link;
   title = link.title;
   link.removeAttribute("title");
-  const address = `${around(HTMLElement, "article", link)?.dataset.url}sources/${link.textContent}/${atCitation(link)}`;
-  const html = await (known.get(address) ?? load(address)); // not while a menu closes and gives the focus back
-  if (cited !== link || !link.isConnected) return;
+  const address = `${around(HTMLElement, "article", link)?.dataset.url}sources/${link.textContent}/${citationQuery(link)}`;
+  // Always waits: a closing menu returns the focus first.
+  const html = await (cardCache.get(address) ?? loadCard(address));
+  if (shownCitation !== link || !link.isConnected) return;
   card.innerHTML = html; // rendered and escaped by the server
   link.setAttribute("aria-describedby", card.id);
   card.showPopover();
-  beside(card, link);
+  placeBeside(card, link);
 }
 
-/** The query that asks for the sentence that this citation leads to. @param {HTMLAnchorElement} link */
-function atCitation(link) {
+/** Returns the query that names this citation's sentence. @param {HTMLAnchorElement} link */
+function citationQuery(link) {
   return link.dataset.place ? `?citation=${link.dataset.place}` : "";
 }
 
 /** @param {string} url */
-async function load(url) {
+async function loadCard(url) {
   const response = await fetch(url).catch(() => null);
   if (!response?.ok) {
     const line = document.createElement("p");
@@ -454,58 +456,58 @@ async function load(url) {
     return line.outerHTML;
   }
   const html = await response.text();
-  known.set(url, html);
+  cardCache.set(url, html);
   return html;
 }
 
 function hideCard() {
-  clearTimeout(timer);
-  if (!cited) return;
-  cited.title = title;
-  cited.removeAttribute("aria-describedby");
-  cited = null;
+  clearTimeout(cardTimer);
+  if (!shownCitation) return;
+  shownCitation.title = title;
+  shownCitation.removeAttribute("aria-describedby");
+  shownCitation = null;
   if (card.matches(":popover-open")) card.hidePopover();
 }
 
 /** @param {() => void} work @param {number} wait in milliseconds */
-function soon(work, wait) {
-  clearTimeout(timer);
-  timer = window.setTimeout(work, wait);
+function schedule(work, wait) {
+  clearTimeout(cardTimer);
+  cardTimer = window.setTimeout(work, wait);
 }
 
 document.addEventListener("pointerover", (event) => {
   if (event.pointerType === "touch") return;
-  const link = citation(event);
-  if (link) soon(() => showCard(link), SHOW_AFTER);
-  else if (isOnCard(event)) clearTimeout(timer);
-  else if (cited && document.activeElement !== cited) soon(hideCard, HIDE_AFTER);
-  else if (!cited) clearTimeout(timer);
+  const link = citationAt(event);
+  if (link) schedule(() => showCard(link), SHOW_DELAY);
+  else if (isOnCard(event)) clearTimeout(cardTimer);
+  else if (shownCitation && document.activeElement !== shownCitation) schedule(hideCard, HIDE_DELAY);
+  else if (!shownCitation) clearTimeout(cardTimer);
 });
 document.addEventListener("focusin", (event) => {
-  const link = citation(event);
+  const link = citationAt(event);
   if (link?.matches(":focus-visible")) showCard(link);
   else if (!isOnCard(event)) hideCard();
 });
 document.addEventListener("click", (event) => {
-  const link = citation(event);
+  const link = citationAt(event);
   const doubt = around(HTMLAnchorElement, ".answer .doubt", event.target);
-  if (doubt && !opensElsewhere(event)) {
+  if (doubt && !opensNewTab(event)) {
     event.preventDefault();
     showDoubt(doubt);
   } else if (link && event instanceof PointerEvent && event.pointerType === "touch") {
     event.preventDefault();
     showCard(link);
-  } else if (link && !opensElsewhere(event)) {
+  } else if (link && !opensNewTab(event)) {
     event.preventDefault();
     showSource(link);
   } else if (!isOnCard(event) || around(HTMLAnchorElement, "a", event.target)) hideCard();
 });
-/** The panel, at the passage that the number stands for; where the panel cannot be had, the source itself. @param {HTMLAnchorElement} link */
+/** Opens the panel at the cited passage; without a panel, opens the source itself. @param {HTMLAnchorElement} link */
 async function showSource(link) {
   hideCard();
   const sources = find(HTMLAnchorElement, "[data-sources]", around(HTMLElement, "article", link));
   if (!sources) return void window.open(link.href, "_blank", "noopener");
-  const address = sources.href + atCitation(link);
+  const address = sources.href + citationQuery(link);
   await htmx.ajax("GET", address, { source: sources, target: "#panel-body", swap: "innerHTML" });
   const source = document.getElementById(`source-${link.textContent}`);
   source?.setAttribute("aria-current", "true");
@@ -513,7 +515,7 @@ async function showSource(link) {
   source?.focus({ preventScroll: true });
 }
 
-/** The panel, with a sentence and the passage that does not carry it. @param {HTMLAnchorElement} doubt */
+/** Opens the panel with a doubted sentence and the passage that does not support it. @param {HTMLAnchorElement} doubt */
 async function showDoubt(doubt) {
   hideCard();
   const sources = find(HTMLAnchorElement, "[data-sources]", around(HTMLElement, "article", doubt));
@@ -523,4 +525,6 @@ async function showDoubt(doubt) {
 }
 
 document.addEventListener("keydown", (event) => event.key === "Escape" && hideCard());
-need(HTMLElement, "#transcript").addEventListener("scroll", () => cited && beside(card, cited), { passive: true });
+need(HTMLElement, "#transcript").addEventListener("scroll", () => shownCitation && placeBeside(card, shownCitation), {
+  passive: true,
+});

@@ -1,21 +1,21 @@
 /**
- * The field in which a message is written, the message that waits for the answer, starter messages, and what may be
- * meant by an @ or a /.
+ * The composer: the field for a message, the message that waits for the answer, starter messages, and suggestions after
+ * an @ or a /.
  *
- * Enter sends, Shift+Enter is a new line, Esc stops the answer, and the arrow up takes back the last message to edit it,
- * as long as nothing is written. What is sent while an answer is being written waits on the server until that is
- * complete. A draft is kept per conversation, in this browser, until it is sent.
+ * Enter sends, Shift+Enter inserts a new line, Esc stops the answer, and the arrow up in an empty field edits the last
+ * message. A message that is sent while an answer is being written waits on the server until the answer is complete. This
+ * browser keeps a draft for each conversation until it is sent.
  */
-import { draftOf, dropDraft, forget, isWritten, keepDraft, refuse, restore } from "./drafts.js";
-import { all, announce, around, find, need, opensElsewhere, parse, say } from "./page.js";
+import { discardDraft, isChanged, readDraft, removeDraft, restoreDraft, saveDraft, showRefusal } from "./drafts.js";
+import { all, announce, around, find, need, opensNewTab, parse, say } from "./page.js";
 import { Attachments } from "./uploads.js";
-import { whoAnswers } from "./who.js";
+import { setUpModelChoice } from "./who.js";
 
 const touch = matchMedia("(pointer: coarse)");
 
 /**
- * `onSay`: a sentence for the status line, or "" when it no longer holds. `onSend`: the message is on its way, with the
- * chips of its files. `onUnsent`: it did not arrive, and is in the field again.
+ * `onSay`: shows a sentence in the status line; "" removes it. `onSend`: the message is being sent, with the chips of its
+ * files. `onUnsent`: it was not stored, and its text is in the field again.
  *
  * @typedef {{onStop: () => void, onEditLast: () => void, onSay: (text: string) => void,
  *   onSend: (text: string, chips: Element[]) => void, onUnsent: () => void}} Tell
@@ -49,22 +49,22 @@ export class Composer {
     this.sent = "";
     this.answering = false;
     this.held = false;
-    this.usable = !this.send.disabled; // without a model there is nothing to send to
+    this.usable = !this.send.disabled; // without a model nothing can be sent
     this.fits = true;
     this.whyNot = "";
     this.tell = tell;
     this.said = "";
-    if (!this.text.value) this.text.value = draftOf(this.draft) ?? "";
+    if (!this.text.value) this.text.value = readDraft(this.draft) ?? "";
     this.#renewKey();
     this.attachments = new Attachments(this.form, `${this.draft}:files`, () => this.#show());
-    const pasted = find(HTMLElement, "#pasted", this.form); // not there for those who may not upload
+    const pasted = find(HTMLElement, "#pasted", this.form); // missing for users who may not upload
     this.pasted = pasted && new PastedText(pasted, this.text, this.attachments);
     this.#listen(tell);
     this.#showPlan(find(HTMLElement, "#plan"));
-    offerMeant(this.form, this.text);
+    setUpSuggestions(this.form, this.text);
     offerDictation(this.form, this.text, (text) => this.tell.onSay(text));
-    whoAnswers(this.form);
-    takeStarters(this.text);
+    setUpModelChoice(this.form);
+    setUpStarters(this.text);
     for (const press of ["click", "auxclick"])
       document.addEventListener(press, ({ target }) =>
         this.#carry(around(HTMLAnchorElement, "[data-reads-all]", target)),
@@ -72,10 +72,10 @@ export class Composer {
     this.#typed();
   }
 
-  /** What is written goes along, with the other files, to the page on which it is asked over all of a file, behind the # where no length is
-   * too much and no log has it. @param {HTMLAnchorElement | null} link */
+  /** Adds the text and the other files to a link to the page that asks a question over a whole file. The text is in the
+   * fragment, which has no limit of length and is in no log. @param {HTMLAnchorElement | null} link */
   #carry(link) {
-    if (!link || around(Element, "[data-saw]", link)) return; // under an answer the question is that of the answer
+    if (!link || around(Element, "[data-saw]", link)) return; // a link under an answer has the question of the answer
     const address = new URL(link.href);
     const { conversation } = need(HTMLElement, "main").dataset;
     if (conversation) address.searchParams.set("conversation", conversation);
@@ -92,25 +92,25 @@ export class Composer {
     this.text.addEventListener("input", () => this.#typed());
     this.text.addEventListener("keydown", (event) => this.#key(event, onEditLast));
     this.stop.addEventListener("click", () => onStop());
-    // The chips in the form ask for their state; only the form's own request sends the message.
+    // Chips in the form send requests, too. Only the form's own request sends the message.
     form.addEventListener("htmx:beforeRequest", (event) => event.detail.elt === form && this.#begin(event));
     form.addEventListener("htmx:afterRequest", ({ detail: { elt, xhr } }) => {
-      // Not by the status: a sign-in page, or that of a network before the server, comes with 200, too.
+      // The status does not tell: sign-in pages of the product or of a network have 200, too.
       if (elt === form) this.#end(isAccepted(xhr), xhr.getResponseHeader("Content-Location"));
     });
   }
 
-  /** The page came with the plan of what the server wrote into the form. @param {HTMLElement | null} plan */
+  /** Shows the plan. The page has the plan for the form as the server rendered it. @param {HTMLElement | null} plan */
   #showPlan(plan) {
     if (!plan) return;
     plan.hidden = false;
     plan.addEventListener("htmx:afterSwap", () => this.#planned(plan));
     this.#planned(plan);
-    // By then htmx listens, and what the browser restores is there.
-    addEventListener("load", () => [...this.form.elements].some(isWritten) && announce("planchange"));
+    // After the load, when htmx listens and the browser has restored the fields.
+    addEventListener("load", () => [...this.form.elements].some(isChanged) && announce("planchange"));
   }
 
-  /** What does not fit cannot be sent; the line under the field says why. @param {HTMLElement} plan */
+  /** Takes over a new plan: sizes of files, and whether the message fits. @param {HTMLElement} plan */
   #planned(plan) {
     const line = find(HTMLElement, "[data-fits]", plan);
     for (const size of all(HTMLElement, "[data-size-of]", plan)) {
@@ -127,7 +127,7 @@ export class Composer {
     return find(HTMLInputElement, "input[name=model]:checked", this.form)?.dataset.name ?? "";
   }
 
-  /** While older messages are being summarised one can write, but not send. @param {boolean} held */
+  /** Prevents sending while older messages are summarised. @param {boolean} held */
   hold(held) {
     this.held = held;
     this.#show();
@@ -142,22 +142,22 @@ export class Composer {
   #show() {
     const focused = document.activeElement === this.stop;
     const written = Boolean(this.text.value.trim()) || this.attachments.any;
-    this.text.required = !this.attachments.any; // files can go without a word
+    this.text.required = !this.attachments.any; // files can be sent without a text
     this.pasted?.look();
     this.stop.hidden = !this.answering;
     this.send.hidden = this.answering && !written;
     const why = this.#reason();
-    // Not `disabled`: who presses it is told why nothing is sent.
+    // Not `disabled`, since a press shows why nothing can be sent.
     this.send.ariaDisabled = String(why !== null);
     this.send.title = written ? (why ?? "") : "";
     if (this.said && this.said !== why) this.#tell("");
     const label = need(HTMLElement, "span", this.send);
     const words = say(this.answering ? "sendNext" : "send");
-    if (label.textContent !== words) label.textContent = words; // with every key, which a long page would have to look at
+    if (label.textContent !== words) label.textContent = words; // only if changed, since each key press would cause a layout of the page
     if (focused && !this.answering) this.text.focus();
   }
 
-  /** Why nothing can be sent now, as a sentence, "" where there is nothing to say; null when it can. */
+  /** Returns why nothing can be sent now: a sentence, or "" if there is nothing to send; null if it can be sent. */
   #reason() {
     if (!this.usable) return say("noModel");
     if (this.sending) return say("sending");
@@ -175,11 +175,11 @@ export class Composer {
 
   #typed() {
     if (!CSS.supports("field-sizing", "content")) this.#grow();
-    keepDraft(this.draft, joined(this.sent, this.text.value));
+    saveDraft(this.draft, joinTexts(this.sent, this.text.value));
     this.#show();
   }
 
-  /** Set through the object model, which the content security policy allows; a style attribute it would not. */
+  /** Grows the field. The content security policy allows this, but no style attribute. */
   #grow() {
     this.text.style.height = "auto";
     this.text.style.height = `${this.text.scrollHeight}px`;
@@ -191,7 +191,7 @@ export class Composer {
       event.preventDefault();
       return onEditLast();
     }
-    // While an input method composes a word, Enter chooses the word. On a touch keyboard Enter is a new line.
+    // While an input method composes a word, Enter chooses the word. On a touch keyboard Enter inserts a new line.
     if (event.key !== "Enter" || event.shiftKey || event.isComposing || touch.matches) return;
     event.preventDefault();
     const why = this.#reason();
@@ -199,7 +199,7 @@ export class Composer {
     else this.#tell(why);
   }
 
-  /** What is written from here on is the next message; the draft holds both, in case this one never arrives. @param {Event} event */
+  /** Starts sending. Text that is typed now belongs to the next message; the draft keeps both until the first is stored. @param {Event} event */
   #begin(event) {
     const why = this.#reason();
     if (why !== null) {
@@ -215,7 +215,7 @@ export class Composer {
     this.#show();
   }
 
-  /** @param {boolean} successful @param {string | null} opens the address of the conversation that began with this message */
+  /** @param {boolean} successful @param {string | null} opens the address of a conversation that this message started */
   #end(successful, opens) {
     const { sent } = this;
     this.sending = false;
@@ -224,31 +224,31 @@ export class Composer {
       this.attachments.clear();
       if (opens) this.#moveTo(opens);
       this.#renewKey();
-      if (!touch.matches) this.text.focus(); // on a phone it would bring the keyboard up over the answer
+      if (!touch.matches) this.text.focus(); // on a phone the keyboard would cover the answer
     } else {
-      this.text.value = joined(sent, this.text.value);
+      this.text.value = joinTexts(sent, this.text.value);
       this.tell.onUnsent();
     }
     this.attachments.release();
     this.#typed();
   }
 
-  /** What is being written is a draft of that conversation from here on. @param {string} address */
+  /** Saves the draft under this conversation from now on. @param {string} address */
   #moveTo(address) {
-    dropDraft(this.draft);
+    removeDraft(this.draft);
     this.draft = address.split("/").at(-2) ?? "";
     this.attachments.keepAs(`${this.draft}:files`);
   }
 
-  /** What waited on the server comes back, above what is being written. @param {string} text @param {string[]} files ids */
+  /** Inserts a message that waited on the server above the text in the field. @param {string} text @param {string[]} files ids */
   take(text, files) {
-    this.text.value = joined(text, this.text.value);
+    this.text.value = joinTexts(text, this.text.value);
     this.attachments.put(files);
     this.#typed();
     this.text.focus();
   }
 
-  /** The same key for a repeated try makes it the same turn; crypto.randomUUID exists on secure origins only. */
+  /** Sets a new key. A repeated request with the same key returns the same turn. `crypto.randomUUID` needs a secure origin. */
   #renewKey() {
     const bytes = crypto.getRandomValues(new Uint8Array(16));
     const key = Array.from(bytes, (byte) => byte.toString(16).padStart(2, "0")).join("");
@@ -256,11 +256,11 @@ export class Composer {
   }
 }
 
-// --- a long text that is pasted can become a file ---
+// --- a long pasted text can become a file ---
 
-const LONGEST_NAME = 40; // characters of the text that name its file
+const MAX_NAME_LENGTH = 40; // characters of the text in the file's name
 
-/** The text stays in the field until its file is on the server, so that nothing is lost on the way. */
+/** Offers to turn a pasted text into a file. The text stays in the field until the file is uploaded. */
 class PastedText {
   /** @param {HTMLElement} offer @param {HTMLTextAreaElement} text @param {Attachments} attachments */
   constructor(offer, text, attachments) {
@@ -271,7 +271,7 @@ class PastedText {
     const least = Number(offer.dataset.least);
     text.addEventListener("paste", ({ clipboardData }) => {
       const pasted = (clipboardData?.getData("text/plain") ?? "").replaceAll("\r\n", "\n");
-      if (pasted.length >= least) this.pasted = pasted; // it is in the field with the next `input`
+      if (pasted.length >= least) this.pasted = pasted; // the text is in the field at the next `input`
     });
     need(HTMLButtonElement, "[data-as-file]", offer).addEventListener("click", () => this.#upload());
     need(HTMLButtonElement, "[data-as-text]", offer).addEventListener("click", () => {
@@ -280,14 +280,14 @@ class PastedText {
     });
   }
 
-  /** Offers it as long as the field has the text as it was pasted. */
+  /** Shows the offer while the field contains the unchanged pasted text. */
   look() {
     const offered = Boolean(this.pasted) && this.text.value.includes(this.pasted);
     if (offered === !this.offer.hidden) return;
     if (!offered) return this.#drop();
     this.offer.hidden = false;
     const { content } = need(HTMLTemplateElement, "template", this.offer);
-    need(HTMLElement, "p", this.offer).textContent = content.textContent.trim(); // once it shows, so that it is read out
+    need(HTMLElement, "p", this.offer).textContent = content.textContent.trim(); // after it is shown, so that screen readers read it
   }
 
   #drop() {
@@ -302,39 +302,39 @@ class PastedText {
       .slice(0, 200)
       .replace(/[^\p{L}\p{N}-]+/gu, " ")
       .trim()
-      .slice(0, LONGEST_NAME)
+      .slice(0, MAX_NAME_LENGTH)
       .trim();
     const file = new File([pasted], `${words || this.offer.dataset.fileName}.txt`, { type: "text/plain" });
     this.#drop();
     text.focus();
     const uploaded = await this.attachments.add(file);
     const start = uploaded ? text.value.indexOf(pasted) : -1;
-    if (start < 0) return; // its chip says why, and the text is still in the field; or it was sent or rewritten
+    if (start < 0) return; // the upload failed, as its chip shows, or the text was sent or changed
     text.setRangeText("", start, start + pasted.length, "end");
     text.dispatchEvent(new Event("input", { bubbles: true }));
   }
 }
 
-/** Whether what the server answers says that the message is stored. @param {XMLHttpRequest} xhr */
+/** Returns whether the response says that the message is stored. @param {XMLHttpRequest} xhr */
 export function isAccepted(xhr) {
   return xhr.status >= 200 && xhr.status < 300 && xhr.getResponseHeader("Message-Accepted") !== null;
 }
 
 /** @param {string} before @param {string} after */
-function joined(before, after) {
+function joinTexts(before, after) {
   return before && after.trim() ? `${before}\n\n${after}` : before || after;
 }
 
 // --- the message that waits for the answer, above the composer: htmx fills it ---
 
-/** Has it looked at again: it was sent, removed, or is another one by now. */
+/** Reloads the waiting message, which may have been sent, removed or replaced. */
 export function refreshNext() {
   announce("nextchange");
 }
 
-/** @param {(text: string, files: string[]) => void} onEdit the server has given it up, so it is the composer's now */
-export function editNext(onEdit) {
-  const place = find(HTMLElement, "#next"); // not there before there is a conversation
+/** @param {(text: string, files: string[]) => void} onEdit called when the server has removed it for editing */
+export function watchNextMessage(onEdit) {
+  const place = find(HTMLElement, "#next"); // missing before the first message
   let text = "";
   /** @type {string[]} */
   let files = [];
@@ -354,16 +354,16 @@ function isEdit({ requestConfig }) {
   return requestConfig.elt.matches("[data-edit-next]");
 }
 
-// --- starter messages of a persona: a click writes one into the field instead of loading the page again ---
+// --- starter messages of a persona: a click writes one into the field ---
 
 /** @param {HTMLTextAreaElement} field */
-function takeStarters(field) {
+function setUpStarters(field) {
   let written = "";
   need(HTMLElement, "#messages").addEventListener("click", (event) => {
     const starter = around(HTMLElement, "[data-starter]", event.target);
-    if (!starter || opensElsewhere(event)) return;
+    if (!starter || opensNewTab(event)) return;
     event.preventDefault();
-    // What a person has typed stays; a starter that was only being looked at makes place for the next.
+    // Typed text stays. An unchanged starter is replaced by the next one.
     const own = field.value === written ? "" : field.value;
     written = [own, starter.dataset.starter].filter(Boolean).join("\n");
     field.value = written;
@@ -372,23 +372,23 @@ function takeStarters(field) {
   });
 }
 
-// --- what may be meant by an @ (tasks by code or title, files by name) and by a / at the beginning (prompts) ---
+// --- suggestions after an @ (tasks by code or title, files by name) and after a / at the beginning (prompts) ---
 
-/** @typedef {{name: string, typed: string, behind: string}} Begun a sign and what stands behind it, as far as the caret */
-const SIGNS = [
+/** @typedef {{name: string, typed: string, behind: string}} Begun a trigger and the text between it and the caret */
+const TRIGGERS = [
   { name: "mentions", begun: /(?:^|[^0-9A-Za-z_.])@([^\s@]{0,60})$/u, behind: " " },
   { name: "prompts", begun: /^\/([^\n]{0,60})$/u, behind: "" },
 ];
-const WAIT = 120; // milliseconds without a key before the server is asked
+const SUGGEST_DELAY = 120; // milliseconds without a key press before the request
 
 /**
- * A list above the field: arrows choose, Enter and Tab take, Esc closes. The server renders the options; the focus stays
- * in the field.
+ * Sets up the list above the field: arrows select, Enter and Tab insert, Esc closes. The server renders the options. The
+ * focus stays in the field.
  *
  * @param {HTMLFormElement} form
  * @param {HTMLTextAreaElement} text
  */
-function offerMeant(form, text) {
+function setUpSuggestions(form, text) {
   const list = document.createElement("ul");
   list.id = "mentions";
   list.className = "mentions";
@@ -403,21 +403,21 @@ function offerMeant(form, text) {
   let timer = 0;
   let asked = 0;
   /** @type {string | null} */
-  let closed = null; // what stood behind the sign when somebody closed the list
+  let closed = null; // the text after the trigger when the user closed the list
 
   const options = () => all(HTMLElement, "[role=option]", list);
 
   /** @returns {Begun | null} */
-  function begun() {
+  function findTrigger() {
     const before = text.value.slice(0, text.selectionStart);
-    for (const { name, begun: pattern, behind } of SIGNS) {
+    for (const { name, begun: pattern, behind } of TRIGGERS) {
       const found = pattern.exec(before);
       if (found) return { name, typed: found[1], behind };
     }
     return null;
   }
 
-  /** A conversation that does not exist yet has its persona in the form. @param {Begun} begun */
+  /** Returns the address of the suggestions. A new conversation has its persona in the form. @param {Begun} begun */
   function address({ name, typed }) {
     const persona = find(HTMLSelectElement, "[name=persona]", form)?.value ?? "";
     const project = find(HTMLInputElement, "[name=project]", form)?.value ?? "";
@@ -439,7 +439,7 @@ function offerMeant(form, text) {
   }
 
   async function ask() {
-    const found = begun();
+    const found = findTrigger();
     const number = ++asked;
     if (!found || found.typed === closed) return close();
     const response = await fetch(address(found)).catch(() => null);
@@ -455,17 +455,17 @@ function offerMeant(form, text) {
 
   /** @param {HTMLElement} option */
   function take({ dataset: { insert, file, fill } }) {
-    const found = begun();
+    const found = findTrigger();
     close();
     if (!found) return;
     const end = text.selectionStart;
     const start = end - found.typed.length - 1;
-    /** In the place of the sign and of what is typed behind it. @param {string} put */
+    /** Replaces the trigger and the text after it. @param {string} put */
     const replace = (put) => {
       text.setRangeText(put, start, end, "end");
       text.dispatchEvent(new Event("input", { bubbles: true }));
     };
-    if (fill) return void askFor(fill, replace, text);
+    if (fill) return void fillPrompt(fill, replace, text);
     replace(insert ? insert + found.behind : "");
     if (file) form.dispatchEvent(new CustomEvent("attachfile", { detail: { id: file } }));
   }
@@ -478,7 +478,7 @@ function offerMeant(form, text) {
     else if (event.key === "ArrowUp") choose(there[(at - 1 + there.length) % there.length]);
     else if ((event.key === "Enter" && !event.shiftKey) || event.key === "Tab") take(there[at]);
     else if (event.key === "Escape") {
-      closed = begun()?.typed ?? null;
+      closed = findTrigger()?.typed ?? null;
       close();
     } else return;
     event.preventDefault();
@@ -487,12 +487,12 @@ function offerMeant(form, text) {
 
   text.addEventListener("input", () => {
     clearTimeout(timer);
-    asked += 1; // an answer that is on its way is about what stood there before
-    if (!begun()) {
+    asked += 1; // a response that is under way belongs to an earlier text
+    if (!findTrigger()) {
       closed = null;
       return close();
     }
-    timer = window.setTimeout(ask, WAIT);
+    timer = window.setTimeout(ask, SUGGEST_DELAY);
   });
   text.addEventListener("blur", close);
   list.addEventListener("pointerdown", (event) => event.preventDefault()); // the focus stays in the field
@@ -500,18 +500,18 @@ function offerMeant(form, text) {
     const option = around(HTMLElement, "[role=option]", target);
     if (option) take(option);
   });
-  // Before the composer, for which Enter sends, and before the page, for which Esc stops the answer.
+  // Captures, since Enter would send the message, and Esc would stop the answer.
   form.addEventListener("keydown", (event) => list.hidden || event.isComposing || key(event), true);
 }
 
-// --- a prompt that leaves something open: a dialog asks for it, and remembers what was said last ---
+// --- prompts with variables: a dialog asks for the values, and remembers the last ones ---
 
 /**
  * @param {string} address
- * @param {(text: string) => void} take the text with everything that was asked for
+ * @param {(text: string) => void} take called with the filled text
  * @param {HTMLTextAreaElement} back where the focus goes afterwards
  */
-async function askFor(address, take, back) {
+async function fillPrompt(address, take, back) {
   const headers = { "HX-Request": "true" };
   const caret = back.selectionStart;
   const response = await fetch(address, { headers }).catch(() => null);
@@ -522,14 +522,14 @@ async function askFor(address, take, back) {
   const fields = all(HTMLTextAreaElement, "textarea", form);
   const choices = all(HTMLSelectElement, "select", form);
   document.body.append(dialog);
-  restore(form);
-  recall(key, [...fields, ...choices]);
+  restoreDraft(form);
+  restoreLastValues(key, [...fields, ...choices]);
   /** @type {string | null} */
   let filled = null;
   dialog.addEventListener("close", () => {
     dialog.remove();
     back.focus();
-    back.setSelectionRange(caret, caret); // the browser does not keep it while a dialog is open
+    back.setSelectionRange(caret, caret); // an open dialog loses the caret
     if (filled !== null) take(filled);
   });
   dialog.addEventListener("click", ({ target }) => {
@@ -545,12 +545,12 @@ async function askFor(address, take, back) {
     event.preventDefault();
     const body = new FormData(form);
     const sent = await fetch(address, { method: "POST", body, headers }).catch(() => null);
-    if (!sent?.ok) return refuse(form, sent && (await sent.text()));
-    keepDraft(
+    if (!sent?.ok) return showRefusal(form, sent && (await sent.text()));
+    saveDraft(
       key,
       [...fields, ...choices].map(({ name, value }) => [name, value]),
     );
-    forget(form);
+    discardDraft(form);
     filled = await sent.text();
     dialog.close();
   });
@@ -558,12 +558,12 @@ async function askFor(address, take, back) {
   fields[0]?.select();
 }
 
-/** What was said the last time, as far as it can be said again. @param {string} key @param {(HTMLTextAreaElement | HTMLSelectElement)[]} fields */
-function recall(key, fields) {
-  const said = new Map(draftOf(key) ?? []);
+/** Fills in the last values, if they are still possible. @param {string} key @param {(HTMLTextAreaElement | HTMLSelectElement)[]} fields */
+function restoreLastValues(key, fields) {
+  const said = new Map(readDraft(key) ?? []);
   for (const field of fields) {
     const before = said.get(field.name);
-    if (typeof before !== "string" || isWritten(field)) continue;
+    if (typeof before !== "string" || isChanged(field)) continue;
     if (field instanceof HTMLTextAreaElement || [...field.options].some(({ value }) => value === before))
       field.value = before;
   }

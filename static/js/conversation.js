@@ -1,9 +1,9 @@
-/** The page of a conversation: what comes from the server finds its place, and the status line says what goes on. */
-import { Answer, equip } from "./answers.js";
+/** The page of a conversation: places updates from the server, and shows the activity in the status line. */
+import { Answer, showScriptControls } from "./answers.js";
 import "./glass.js";
-import { Composer, editNext, isAccepted, refreshNext } from "./composer.js";
-import { holdsText } from "./drafts.js";
-import { atRest, morph, Refused, socket, whenReleased } from "./live.js";
+import { Composer, isAccepted, refreshNext, watchNextMessage } from "./composer.js";
+import { isTextForm } from "./drafts.js";
+import { FrameRefused, morph, socket, waitForIdle, whenReleased } from "./live.js";
 import { all, announce, around, find, need, notify, parse, say } from "./page.js";
 import { chooseModel } from "./who.js";
 
@@ -18,13 +18,13 @@ let summarising = main.dataset.state === "summarising";
 const composer = new Composer(conversation, {
   onStop: stop,
   onEditLast: editLast,
-  onSay: tell,
+  onSay: setStatus,
   onSend: showSending,
   onUnsent: takeBackSending,
 });
 
 /** @param {string} text */
-function tell(text) {
+function setStatus(text) {
   if (status.textContent !== text) status.textContent = text;
   delete status.dataset.over;
 }
@@ -38,13 +38,13 @@ function markTitle(sign) {
 
 /** @param {HTMLElement} root */
 function findPending(root = messages) {
-  equip(root);
+  showScriptControls(root);
   for (const article of all(HTMLElement, '[data-turn][data-status="pending"]', root))
     if (!answers.has(article.dataset.turn ?? "")) follow(article);
   showAnswering(answers.size > 0);
 }
 
-/** While an answer is being written the tree stays as it is. @param {boolean} answering */
+/** Shows whether an answer is being written. Meanwhile branches cannot be changed. @param {boolean} answering */
 function showAnswering(answering) {
   composer.show(answering);
   main.classList.toggle("answering", answering);
@@ -53,33 +53,33 @@ function showAnswering(answering) {
 /** @param {HTMLElement} article */
 function follow(article) {
   const answer = new Answer(article, {
-    onDoing: (word) => doing(word),
-    onEnd: (how) => end(answer, how),
+    onDoing: (word) => showActivity(word),
+    onEnd: (how) => endAnswer(answer, how),
     onLost: () => catchUp(answer),
   });
   answers.set(answer.turn, answer);
-  tell(say("waiting"));
+  setStatus(say("waiting"));
   markTitle("…");
   socket.follow(answer.turn, answer);
 }
 
 /** @param {Answer} answer @param {string} how done, stopped, failed or interrupted */
-async function end(answer, how) {
+async function endAnswer(answer, how) {
   socket.unfollow(answer.turn);
-  await finish(answer.article);
+  await showFinal(answer.article);
   answers.delete(answer.turn);
   showAnswering(answers.size > 0);
   if (answers.size) return;
-  refreshNext(); // it is being sent now, or says why not
+  refreshNext(); // the waiting message is sent now, or shows its problem
   tellEnd(answer.article, how);
   announce("planchange");
   markTitle(document.hidden ? "●" : "");
   notify(title, status.textContent);
 }
 
-/** @param {string} word of the sentence that says what goes on, or that sentence */
-function doing(word) {
-  tell(say(word) || word);
+/** @param {string} word the name of a sentence in `say`, or the sentence itself */
+function showActivity(word) {
+  setStatus(say(word) || word);
   if (word !== "approval") return;
   if (document.hidden) markTitle("●");
   notify(title, say(word));
@@ -88,31 +88,31 @@ function doing(word) {
 /** @param {HTMLElement} article @param {string} how done, stopped, failed or interrupted */
 function tellEnd(article, how) {
   const ending = how === "done" && article.hasAttribute("data-early") ? "early" : how;
-  tell(summarising ? say("summarising") : say(ending, { count: words(article) }));
-  if (!summarising) status.dataset.over = ending; // on a phone it then gives way to the line of the plan
+  setStatus(summarising ? say("summarising") : say(ending, { count: countWords(article) }));
+  if (!summarising) status.dataset.over = ending; // on phones the line of the plan then replaces it
 }
 
-/** An answer as the server has it now, null where it cannot be reached. @param {HTMLElement} article */
-async function stored(article) {
+/** Loads an answer from the server; null if that fails. @param {HTMLElement} article */
+async function loadArticle(article) {
   const response = await fetch(article.dataset.url ?? "").catch(() => null);
   return response?.ok ? find(HTMLElement, "article", parse(await response.text())) : null;
 }
 
-/** Takes over what the server has of an answer that goes on. @param {Answer} answer */
+/** Updates an unfinished answer from the server. @param {Answer} answer */
 async function catchUp(answer) {
-  const now = await stored(answer.article);
-  if (now?.dataset.status !== "pending") return; // of one that has ended the last event is on its way
+  const now = await loadArticle(answer.article);
+  if (now?.dataset.status !== "pending") return; // if it has ended, its last event is under way
   await new Promise((resolve) => whenReleased(() => resolve(null)));
   for (const part of ["[data-by]", "[data-parts]"])
     morph(need(HTMLElement, part, answer.article), need(HTMLElement, part, now));
   answer.seq = Number(now.dataset.seq);
 }
 
-/** Takes over what the server says of an ended answer. @param {HTMLElement} article */
-async function finish(article) {
-  const final = await stored(article);
+/** Updates an ended answer from the server. @param {HTMLElement} article */
+async function showFinal(article) {
+  const final = await loadArticle(article);
   if (!final) {
-    article.dataset.status = "interrupted"; // a reload shows how it ended
+    article.dataset.status = "interrupted"; // a reload will show the actual state
     return;
   }
   await new Promise((resolve) => whenReleased(() => resolve(null)));
@@ -121,24 +121,24 @@ async function finish(article) {
   article.dataset.status = final.dataset.status;
   article.toggleAttribute("data-early", final.hasAttribute("data-early"));
   htmx.process(article);
-  equip(article);
+  showScriptControls(article);
 }
 
 /** @param {HTMLElement} article */
-function words(article) {
+function countWords(article) {
   const text = all(HTMLElement, ".prose", article).map((part) => part.textContent);
   return text.join(" ").split(/\s+/).filter(Boolean).length;
 }
 
 function stop() {
-  tell(say("stopping"));
+  setStatus(say("stopping"));
   for (const turn of answers.keys())
     socket.ask({ type: "stop", turn }).catch((error) => {
-      tell(error instanceof Refused && error.code !== "closed" ? error.message : say("lost"));
+      setStatus(error instanceof FrameRefused && error.code !== "closed" ? error.message : say("lost"));
     });
 }
 
-/** The message that waits, or else the newest question, comes back to be edited. */
+/** Opens the waiting message for editing, else the newest question. */
 function editLast() {
   const waiting = document.getElementById("next-edit");
   const questions = answers.size ? [] : all(HTMLElement, "[data-edit-question]", messages);
@@ -148,17 +148,17 @@ function editLast() {
 // --- news ---
 
 function listen() {
-  socket.addEventListener("lost", () => tell(say("lost")));
-  socket.addEventListener("ended", () => tell(say("ended")));
+  socket.addEventListener("lost", () => setStatus(say("lost")));
+  socket.addEventListener("ended", () => setStatus(say("ended")));
   socket.addEventListener("open", () => {
-    if (status.textContent === say("lost")) tell(answers.size ? say("answering") : "");
+    if (status.textContent === say("lost")) setStatus(answers.size ? say("answering") : "");
     need(HTMLElement, "#problem").querySelector("[data-unreachable]")?.remove();
   });
   socket.addEventListener("next", refreshNext);
   onHint("state", onState);
   onHint("turn", ({ turn }) => onTurn(turn ?? ""));
   onHint("title", ({ title: name }) => onTitle(name));
-  onHint("marks", ({ message }) => remark(message));
+  onHint("marks", ({ message }) => refreshMarks(message));
   socket.watch(conversation);
 }
 
@@ -167,22 +167,22 @@ function onHint(type, take) {
   socket.addEventListener(type, (event) => event instanceof CustomEvent && take(event.detail));
 }
 
-let welcomed = false; // the first state is that of the page as it came
+let hasState = false; // whether a state has come; the page was rendered with the first one
 
 /** @param {import("./live.js").WireEvent} hint */
 function onState({ state, title: name, summary }) {
-  const again = welcomed && name !== undefined; // hints were missed while the socket was not there
+  const again = hasState && name !== undefined; // hints may have been missed without a connection
   if (name) onTitle(name);
-  if (welcomed) refreshNext();
-  welcomed = true;
-  if (again) remark();
-  else if (state === "answering" && !answers.size) sync();
+  if (hasState) refreshNext();
+  hasState = true;
+  if (again) refreshMarks();
+  else if (state === "answering" && !answers.size) refreshMessages();
   const ended = summary || (summarising && state !== "summarising");
   summarising = state === "summarising";
-  if (summarising) tell(say("summarising"));
-  else if (status.textContent === say("summarising")) tell("");
+  if (summarising) setStatus(say("summarising"));
+  else if (status.textContent === say("summarising")) setStatus("");
   if (ended) {
-    sync(); // the divider where it ends, or why there is none
+    refreshMessages(); // loads the divider of the summary, or its error
     announce("planchange");
   }
   composer.hold(summarising);
@@ -191,11 +191,11 @@ function onState({ state, title: name, summary }) {
 /** @param {string} turn */
 async function onTurn(turn) {
   refreshNext();
-  await atRest(messages); // it may be of this tab's own message
-  if (!answers.has(turn) && !messages.querySelector(`[data-turn="${CSS.escape(turn)}"]`)) sync();
+  await waitForIdle(messages); // the turn may belong to a message of this tab
+  if (!answers.has(turn) && !messages.querySelector(`[data-turn="${CSS.escape(turn)}"]`)) refreshMessages();
 }
 
-/** The model has named the conversation. @param {string} name */
+/** Shows the new title of the conversation. @param {string} name */
 function onTitle(name) {
   const heading = need(HTMLElement, "#title");
   const before = heading.textContent.trim();
@@ -205,58 +205,58 @@ function onTitle(name) {
   heading.textContent = name;
 }
 
-/** Takes over what is pinned and left out now: the turn of this question, without one all turns of the page. @param {string} [message] */
-function remark(message) {
+/** Updates the marks (pinned, left out): of one question, else of all turns of the page. @param {string} [message] */
+function refreshMarks(message) {
   announce("planchange");
-  if (message) inOrder(() => takeOverQuestion(message));
-  else sync();
+  if (message) runInOrder(() => takeOverQuestion(message));
+  else refreshMessages();
 }
 
 /** @param {string} message its id */
 async function takeOverQuestion(message) {
   const url = document.getElementById(`m-${message}`)?.dataset.url;
-  if (!url) return; // further up than the page reaches, or being edited
+  if (!url) return; // it is above the loaded messages, or being edited
   const response = await fetch(url).catch(() => null);
   const theirs = response?.ok ? find(HTMLElement, "article.question", parse(await response.text())) : null;
   await new Promise((resolve) => whenReleased(() => resolve(null)));
-  if (theirs) renew(theirs);
+  if (theirs) renewQuestion(theirs);
 }
 
-/** @param {HTMLElement} question as the server has it */
-function renew(question) {
+/** @param {HTMLElement} question from the server */
+function renewQuestion(question) {
   const mine = document.getElementById(question.id);
   if (!mine?.matches("article.question")) return; // it is being edited
   morph(mine, question);
   htmx.process(mine);
 }
 
-let begun = 0; // requests of this tab that change the messages
+let messageRequests = 0; // number of this tab's requests that change the messages
 document.body.addEventListener("htmx:beforeSend", ({ detail }) => {
-  if (messages.contains(detail.target)) begun += 1;
+  if (messages.contains(detail.target)) messageRequests += 1;
 });
 
 let syncing = Promise.resolve();
 
-/** Asks for the next copy when the one before is on the page: an older one must not take the place of a newer one. @param {() => Promise<void>} take */
-function inOrder(take) {
+/** Runs updates one after the other, so that an older copy does not replace a newer one. @param {() => Promise<void>} take */
+function runInOrder(take) {
   syncing = syncing.then(take).catch(reportError);
 }
 
-/** Takes over what another tab, or the server by itself, has added, replaced or marked. */
-function sync() {
-  inOrder(takeOver);
+/** Updates the messages after changes by another tab or by the server. */
+function refreshMessages() {
+  runInOrder(loadMessages);
 }
 
-async function takeOver() {
-  await atRest(messages);
-  const before = begun;
+async function loadMessages() {
+  await waitForIdle(messages);
+  const before = messageRequests;
   const response = await fetch(`${location.pathname}?whole`).catch(() => null);
   const found = response?.ok ? all(HTMLElement, "#messages > [id]", parse(await response.text())) : [];
   await new Promise((resolve) => whenReleased(() => resolve(null)));
-  if (begun !== before) return takeOver(); // what came may be older than what this tab has asked for since
+  if (messageRequests !== before) return loadMessages(); // the copy may be older than this tab's newest request
   if (!found.length) return;
   const newestBefore = all(HTMLElement, "article.answer", messages).at(-1)?.id;
-  const from = found.findIndex((each) => document.getElementById(each.id)); // before are some further up than this page
+  const from = found.findIndex((each) => document.getElementById(each.id)); // the first ones may be above the loaded messages
   const theirs = found.slice(Math.max(0, from));
   const known = new Set(theirs.map((each) => each.id));
   const mine = all(HTMLElement, ":scope > [id]", messages);
@@ -266,7 +266,7 @@ async function takeOver() {
   let last = null;
   for (const each of theirs) {
     const there = document.getElementById(each.id);
-    if (there) renew(each);
+    if (there) renewQuestion(each);
     else if (last) last.after(each);
     else messages.append(each);
     last = there ?? each;
@@ -274,28 +274,28 @@ async function takeOver() {
   htmx.process(messages);
   findPending();
   const newest = all(HTMLElement, "article.answer", messages).at(-1);
-  // One that another tab has asked for, and that is complete by the time it comes here.
+  // An answer to another tab may be complete already.
   if (newest && !answers.size && newest.id !== newestBefore) tellEnd(newest, newest.dataset.status ?? "");
 }
 
-// --- what was just sent stands in its place at once, and gives way to what the server makes of it ---
+// --- a sent message is shown at once, until the server's HTML replaces it ---
 
-/** @param {string} text @param {Element[]} chips of the files that go with it */
+/** @param {string} text @param {Element[]} chips of its files */
 function showSending(text, chips) {
-  if (answers.size) return; // it waits for the answer, above the field
+  if (answers.size) return; // it is shown above the field, as the waiting message
   const { content, dataset } = need(HTMLTemplateElement, "#sending");
-  const shown = /** @type {DocumentFragment} */ (content.cloneNode(true));
-  const words = need(HTMLElement, ".said", shown);
-  words.textContent = text;
-  words.classList.toggle("folds", text.length >= Number(dataset.foldsFrom));
+  const message = /** @type {DocumentFragment} */ (content.cloneNode(true));
+  const body = need(HTMLElement, ".said", message);
+  body.textContent = text;
+  body.classList.toggle("folds", text.length >= Number(dataset.foldsFrom));
   for (const chip of chips) {
     const copy = /** @type {Element} */ (chip.cloneNode(true));
     copy.removeAttribute("id");
     for (const each of copy.querySelectorAll("input, button")) each.remove();
-    need(HTMLElement, ".attached", shown).append(copy);
+    need(HTMLElement, ".attached", message).append(copy);
   }
-  need(HTMLElement, "[data-by]", shown).textContent = composer.answerer;
-  messages.append(shown);
+  need(HTMLElement, "[data-by]", message).textContent = composer.answerer;
+  messages.append(message);
   main.classList.remove("new");
   main.classList.add("answering");
   main.classList.toggle("begun", !conversation);
@@ -306,19 +306,19 @@ function endSending() {
   for (const each of all(HTMLElement, "[data-sending]", messages)) each.remove();
 }
 
-/** What could not be sent is in the field again. */
+/** Removes a message that could not be sent. The composer has its text again. */
 function takeBackSending() {
   endSending();
   main.classList.toggle("new", !conversation);
   main.classList.remove("answering", "begun");
 }
 
-// --- the first message: the page of a new conversation becomes that of the conversation, in place ---
+// --- the first message: the page of a new conversation turns into the conversation's page without a reload ---
 
-const READDRESSED = "#composer, #text, #plan, #picker-search, #side-list"; // on both pages, for other addresses
+const READDRESSED_ELEMENTS = "#composer, #text, #plan, #picker-search, #side-list"; // on both pages, with different addresses
 const ADDRESSES = ["action", "hx-get", "hx-post", "data-prompts-url", "placeholder"];
-const ADDED = "#next, #persona-form, #share-dialog"; // behind what stands before them on both pages
-let shown = new URL(performance.getEntriesByType("navigation")[0].name).pathname; // before any going back or forward
+const ADDED_ELEMENTS = "#next, #persona-form, #share-dialog"; // each is inserted after its previous element, which both pages have
+let shownPath = new URL(performance.getEntriesByType("navigation")[0].name).pathname; // the page that was loaded, before any navigation in the history
 
 document.body.addEventListener("htmx:beforeOnLoad", (event) => {
   const { requestConfig, xhr } = event.detail;
@@ -326,20 +326,20 @@ document.body.addEventListener("htmx:beforeOnLoad", (event) => {
   if (conversation || requestConfig.elt !== composer.form || !isAccepted(xhr) || !address) return;
   event.preventDefault();
   history.pushState(null, "", address);
-  shown = location.pathname;
-  become(parse(xhr.responseText));
+  shownPath = location.pathname;
+  showConversation(parse(xhr.responseText));
 });
 
-/** @param {Document} page of the conversation, as the server has it */
-function become(page) {
-  htmx.trigger("#side-list", "htmx:abort"); // a list that is on its way marks no conversation
-  for (const theirs of all(HTMLElement, READDRESSED, page)) {
+/** @param {Document} page the conversation's page from the server */
+function showConversation(page) {
+  htmx.trigger("#side-list", "htmx:abort"); // a list that is being loaded does not mark this conversation
+  for (const theirs of all(HTMLElement, READDRESSED_ELEMENTS, page)) {
     const mine = need(HTMLElement, `#${theirs.id}`);
     for (const name of ADDRESSES)
       if (theirs.hasAttribute(name)) mine.setAttribute(name, theirs.getAttribute(name) ?? "");
     htmx.process(mine);
   }
-  for (const added of all(HTMLElement, ADDED, page)) {
+  for (const added of all(HTMLElement, ADDED_ELEMENTS, page)) {
     document.getElementById(added.previousElementSibling?.id ?? "")?.after(added);
     htmx.process(added);
   }
@@ -356,29 +356,29 @@ function become(page) {
   main.dataset.conversation = conversation = need(HTMLElement, "main", page).dataset.conversation ?? "";
   title = document.title = page.title;
   transcript.scrollTop = 0;
-  editNext((text, files) => composer.take(text, files));
+  watchNextMessage((text, files) => composer.take(text, files));
   listen();
   findPending();
   announce("sidechange");
   announce("planchange");
   const newest = all(HTMLElement, "article.answer", messages).at(-1);
-  if (newest && !answers.size) tellEnd(newest, newest.dataset.status ?? ""); // a short answer is complete at once
+  if (newest && !answers.size) tellEnd(newest, newest.dataset.status ?? ""); // a short answer may be complete already
 }
 
-/** Between the two pages the browser goes back and forward without loading one. */
-function arrive() {
-  if (location.pathname !== shown) location.reload();
+/** Reloads if the browser went back or forward between the two pages, which share one document. */
+function reloadIfMoved() {
+  if (location.pathname !== shownPath) location.reload();
 }
 
-addEventListener("popstate", arrive);
-arrive();
+addEventListener("popstate", reloadIfMoved);
+reloadIfMoved();
 
-// --- what was asked for ---
+// --- responses to this tab's requests ---
 
 document.body.addEventListener("htmx:afterSwap", ({ detail }) => {
   findPending();
   if (detail.requestConfig.elt === composer.form) transcript.scrollTop = 0;
-  if (messages.querySelector(".columns:not(:last-child)")) sync(); // only the newest answers stand side by side
+  if (messages.querySelector(".columns:not(:last-child)")) refreshMessages(); // only the newest answers are side by side
 });
 messages.addEventListener("htmx:afterSettle", ({ detail: { requestConfig } }) => {
   const { activeElement: at } = document;
@@ -388,12 +388,12 @@ messages.addEventListener("htmx:afterSettle", ({ detail: { requestConfig } }) =>
     find(HTMLElement, `#${requestConfig.target.id} :is([data-edit-question], [id^="options-"])`)?.focus();
 });
 
-// The menu in which an answer was taken up to be edited has done its work.
+// The menu closes when the edit of an answer opens.
 document.body.addEventListener("htmx:afterSwap", ({ detail }) => {
   if (detail.requestConfig.elt.matches("[data-edit-answer]")) need(HTMLElement, "#message-menu").hidePopover();
 });
 
-// A vote asks why; what was answered closes the question.
+// A vote opens the question for its reason, and the answer closes it.
 document.body.addEventListener("htmx:afterSwap", ({ detail }) => {
   if (!detail.requestConfig.elt.matches(".feedback form")) return;
   const why = find(HTMLElement, ".why-dialog", document.getElementById(detail.requestConfig.target.id));
@@ -401,26 +401,26 @@ document.body.addEventListener("htmx:afterSwap", ({ detail }) => {
   else why?.hidePopover();
 });
 
-/** What was pressed has begun it, and goes. */
+/** Focuses the newest answer, since the pressed button is removed. */
 function focusNewestAnswer() {
   all(HTMLElement, "article.answer", messages).at(-1)?.focus({ preventScroll: true });
 }
 
 document.body.addEventListener("htmx:beforeSwap", ({ detail }) => {
   if (detail.requestConfig.elt === composer.form && isAccepted(detail.xhr)) endSending();
-  // A refusal that names its place is a sentence; any other page of an error has no place in this one.
-  if (detail.xhr.getResponseHeader("HX-Retarget") || holdsText(detail.requestConfig.elt)) return;
+  // An error with HX-Retarget is a sentence for that place. Other error pages are not inserted.
+  if (detail.xhr.getResponseHeader("HX-Retarget") || isTextForm(detail.requestConfig.elt)) return;
   if (detail.xhr.status < 400 && (detail.requestConfig.elt !== composer.form || isAccepted(detail.xhr))) return;
   detail.shouldSwap = false;
-  problem(say("refused"));
+  showProblem(say("refused"));
 });
 document.body.addEventListener("htmx:sendError", ({ detail }) => {
-  if (holdsText(detail.requestConfig.elt)) return; // it says so at its button
-  problem(say("unreachable")).dataset.unreachable = "";
+  if (isTextForm(detail.requestConfig.elt)) return; // the form shows the error at its button
+  showProblem(say("unreachable")).dataset.unreachable = "";
 });
 
 /** @param {string} text */
-function problem(text) {
+function showProblem(text) {
   const line = document.createElement("p");
   line.className = "problem";
   line.role = "alert";
@@ -437,15 +437,15 @@ document.addEventListener("keydown", ({ key, target }) => {
     composer.text.focus();
   } else if (answers.size && !document.querySelector(":popover-open")) stop();
 });
-document.body.addEventListener("markchange", ({ detail }) => remark(detail.message));
+document.body.addEventListener("markchange", ({ detail }) => refreshMarks(detail.message));
 document.body.addEventListener("titlechange", ({ detail }) => onTitle(detail.title));
 
-// --- the title, written in the head ---
+// --- the title, edited in the head ---
 
 /** @param {boolean} open */
-function writeTitle(open) {
+function toggleTitleForm(open) {
   const form = find(HTMLFormElement, "#title-form");
-  if (!form) return; // of a temporary conversation
+  if (!form) return; // a temporary conversation has none
   const heading = need(HTMLElement, "#title");
   const field = need(HTMLInputElement, "[name=title]", form);
   if (open) field.value = heading.textContent.trim();
@@ -454,12 +454,12 @@ function writeTitle(open) {
   if (open) field.select();
 }
 
-document.addEventListener("click", ({ target }) => around(Element, "#edit-title", target) && writeTitle(true));
-document.addEventListener("dblclick", ({ target }) => around(Element, "#title", target) && writeTitle(true));
+document.addEventListener("click", ({ target }) => around(Element, "#edit-title", target) && toggleTitleForm(true));
+document.addEventListener("dblclick", ({ target }) => around(Element, "#title", target) && toggleTitleForm(true));
 document.addEventListener("keydown", (event) => {
   if (event.key !== "Escape" || !around(Element, "#title-form", event.target)) return;
   event.preventDefault();
-  writeTitle(false);
+  toggleTitleForm(false);
   find(HTMLElement, "#edit-title")?.focus();
 });
 document.addEventListener("focusout", ({ target }) => {
@@ -467,24 +467,24 @@ document.addEventListener("focusout", ({ target }) => {
   if (!form || form.hidden) return;
   const field = need(HTMLInputElement, "[name=title]", form);
   if (field.value.trim() && field.value.trim() !== need(HTMLElement, "#title").textContent.trim()) form.requestSubmit();
-  writeTitle(false);
+  toggleTitleForm(false);
 });
 document.addEventListener("htmx:afterRequest", ({ target }) => {
   if (!around(HTMLFormElement, "#title-form", target) || !document.activeElement?.closest("#title-form")) return;
-  writeTitle(false);
+  toggleTitleForm(false);
   find(HTMLElement, "#edit-title")?.focus();
 });
 document.addEventListener("visibilitychange", () => !document.hidden && !answers.size && markTitle(""));
 
-// --- scrolling: the page keeps to the newest text unless the reader scrolled up, and offers a way back ---
-// The scroller is laid out from its end (`column-reverse`): its scroll position is 0 at the newest end and negative
-// above it, so keeping to the end, and staying in place when older messages come in above, need no script.
+// --- scrolling: the page follows the newest text unless the reader scrolled up, and offers a way back ---
+// The transcript uses `column-reverse`: its scroll position is 0 at the newest end and negative above it. So it follows
+// the end, and stays in place when older messages are inserted above, without a script.
 
-const AT_END = 48; // pixels
+const END_DISTANCE = 48; // pixels
 const transcript = need(HTMLElement, "#transcript");
 const toNewest = need(HTMLButtonElement, "#to-newest");
 let height = messages.offsetHeight;
-const isAtEnd = () => transcript.scrollTop > -AT_END;
+const isAtEnd = () => transcript.scrollTop > -END_DISTANCE;
 
 function offerNewest() {
   toNewest.hidden = isAtEnd();
@@ -493,7 +493,7 @@ function offerNewest() {
 new ResizeObserver(() => {
   const grown = messages.offsetHeight - height;
   height = messages.offsetHeight;
-  // Browsers without scroll anchoring would let the text slip upwards under the reader's eyes.
+  // In browsers without scroll anchoring the text would move up while it is read.
   if (!CSS.supports("overflow-anchor", "auto") && !isAtEnd()) transcript.scrollTop -= grown;
   offerNewest();
 }).observe(messages);
@@ -503,7 +503,7 @@ toNewest.addEventListener("click", () => {
 });
 offerNewest();
 
-// --- the panel beside the conversation: htmx fills it; it keeps the focus where it belongs ---
+// --- the panel: htmx fills it; this part manages its focus ---
 
 const panel = need(HTMLElement, "#panel");
 const panelBody = need(HTMLElement, "#panel-body", panel);
@@ -513,7 +513,7 @@ let panelOpener = null;
 document.body.addEventListener("htmx:afterSwap", ({ detail }) => {
   if (detail.target !== panelBody) return;
   const { elt } = detail.requestConfig;
-  const inside = elt.closest("nav") && !elt.isConnected; // one of the panel's own tabs, which is another by now
+  const inside = elt.closest("nav") && !elt.isConnected; // a tab of the panel, which the swap replaced
   if (!inside) panelOpener = elt;
   panel.hidden = false;
   find(HTMLElement, inside ? "nav [aria-current]" : "#panel-title", panel)?.focus();
@@ -523,7 +523,7 @@ document.addEventListener("keydown", ({ key }) => {
   if (key === "Escape" && !panel.hidden && panel.contains(document.activeElement)) closePanel();
 });
 
-/** To the answer that is quoted, where it is on the page; otherwise the link leads to it. */
+// Scrolls to a quoted answer on the page. Otherwise the link opens it.
 panelBody.addEventListener("click", (event) => {
   const link = around(HTMLElement, "[data-quote]", event.target);
   const answer = link && document.getElementById(link.dataset.quote ?? "");
@@ -534,7 +534,7 @@ panelBody.addEventListener("click", (event) => {
   answer.focus({ preventScroll: true });
 });
 
-/** An offer that makes the draft fit: the composer does what a person would do there. */
+// Applies an offer that makes the draft fit: removes a file or chooses a model.
 panelBody.addEventListener("click", ({ target }) => {
   const file = around(HTMLElement, "[data-remove-file]", target)?.dataset.removeFile;
   const model = around(HTMLElement, "[data-choose-model]", target)?.dataset.chooseModel;
@@ -549,8 +549,8 @@ function closePanel() {
   else focusNewestAnswer();
 }
 
-// --- the page as it came ---
+// --- the loaded page ---
 
-editNext((text, files) => composer.take(text, files));
+watchNextMessage((text, files) => composer.take(text, files));
 if (conversation) listen();
 findPending();

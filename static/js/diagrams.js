@@ -1,12 +1,12 @@
 /**
- * Diagrams: a block of code in the language of Mermaid is drawn once it is complete and comes into view, in a frame that can
- * do nothing else. Its source stays where it is, to be shown again and copied.
+ * Diagrams: a complete block of Mermaid code is drawn when it comes into view, in a frame that can only draw. Its source
+ * stays in the page, to be shown again and copied.
  */
 import { all, find, need, say } from "./page.js";
 
-const AHEAD = "400px"; // of the window, so that it is there when one comes to it
-export const DRAWS_WITHIN = 20_000; // ms
-/** What Mermaid calls its colours, by our tokens. @type {Record<string, string>} */
+const DRAW_MARGIN = "400px"; // around the window, so that a diagram is drawn before it is visible
+export const MAX_DRAWING_TIME = 20_000; // ms
+/** Mermaid's names of colours, with the page's tokens. @type {Record<string, string>} */
 const COLOURS = {
   background: "--surface",
   primaryColor: "--accent-tint",
@@ -26,22 +26,22 @@ const COLOURS = {
 const frames = new Map();
 addEventListener("message", ({ data, source }) => source && frames.get(source)?.(data));
 
-const seen = new IntersectionObserver(
+const visibility = new IntersectionObserver(
   (entries) => {
     for (const { isIntersecting, target } of entries) {
       if (!isIntersecting || !(target instanceof HTMLElement)) continue;
-      seen.unobserve(target);
+      visibility.unobserve(target);
       draw(target);
     }
   },
-  { rootMargin: AHEAD },
+  { rootMargin: DRAW_MARGIN },
 );
 
-/** @param {HTMLElement} code the block, complete */
-export function offer(code) {
+/** Draws a complete block when it comes into view. @param {HTMLElement} code */
+export function drawWhenVisible(code) {
   if (code.dataset.apart !== undefined) return;
-  code.dataset.apart = ""; // what is made of it here stays when the answer is rendered anew
-  seen.observe(code);
+  code.dataset.apart = ""; // updates of the answer do not change the drawing
+  visibility.observe(code);
 }
 
 /** @param {HTMLElement} code */
@@ -52,23 +52,23 @@ function draw(code) {
   frame.title = [say("diagram"), /^\s*accTitle\s*:\s*(.+)$/m.exec(source)?.[1]].filter(Boolean).join(": ");
   frame.setAttribute("sandbox", "allow-scripts");
   frame.src = need(HTMLElement, "#words").dataset.diagramUrl ?? "";
-  const late = setTimeout(() => fail(code, frame, say("slow")), DRAWS_WITHIN);
+  const late = setTimeout(() => showFailure(code, frame, say("slow")), MAX_DRAWING_TIME);
   frame.addEventListener("load", () => {
     const inside = frame.contentWindow;
     if (!inside) return;
     frames.set(inside, ({ height, problem }) => {
       clearTimeout(late);
-      if (problem !== undefined) return fail(code, frame, problem);
+      if (problem !== undefined) return showFailure(code, frame, problem);
       frame.style.blockSize = `${height}px`;
-      if (!code.classList.contains("drawn")) show(code);
+      if (!code.classList.contains("drawn")) showDrawing(code);
     });
-    inside.postMessage({ source, ...look(code) }, "*"); // the frame has no origin
+    inside.postMessage({ source, ...readColours(code) }, "*"); // the frame has no origin
   });
   code.append(frame);
 }
 
-/** The colours of the page where the block is. @param {HTMLElement} code */
-export function look(code) {
+/** Returns the colours of the page at the block. @param {HTMLElement} code */
+export function readColours(code) {
   const probe = document.createElement("i");
   code.append(probe);
   const colour = (/** @type {string} */ token) => {
@@ -82,7 +82,7 @@ export function look(code) {
 }
 
 /** @param {HTMLElement} code */
-function show(code) {
+function showDrawing(code) {
   const toggle = document.createElement("button");
   toggle.type = "button";
   toggle.className = "copy";
@@ -96,7 +96,7 @@ function show(code) {
 }
 
 /** @param {HTMLElement} code @param {HTMLIFrameElement} frame @param {string} why */
-function fail(code, frame, why) {
+function showFailure(code, frame, why) {
   if (frame.contentWindow) frames.delete(frame.contentWindow);
   frame.remove();
   code.classList.remove("drawn");
@@ -111,6 +111,9 @@ matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => {
   for (const frame of all(HTMLIFrameElement, "iframe.diagram")) {
     const code = frame.parentElement;
     if (code)
-      frame.contentWindow?.postMessage({ source: need(HTMLElement, "code", code).textContent, ...look(code) }, "*");
+      frame.contentWindow?.postMessage(
+        { source: need(HTMLElement, "code", code).textContent, ...readColours(code) },
+        "*",
+      );
   }
 });

@@ -1,8 +1,8 @@
-/** The pages beside conversations: what is too large, the time zone, the way to a passage. */
+/** Pages other than conversations: files that are too large, the time zone, and the passage of a source. */
 import { all, find, need } from "./page.js";
 import "./uploads.js";
 
-// --- what is too large is said before it is sent: the server would break off in the middle of it ---
+// --- files that are too large are refused before the upload, which the server would abort ---
 
 for (const field of all(HTMLInputElement, "input[type=file][data-most]"))
   field.addEventListener("change", () => {
@@ -11,16 +11,16 @@ for (const field of all(HTMLInputElement, "input[type=file][data-most]"))
     field.reportValidity();
   });
 
-// --- the browser's time zone is offered where another one is set ---
+// --- the browser's time zone is offered if another one is set ---
 
-const zones = find(HTMLInputElement, "#timezone");
-if (zones) offerZone(zones, need(HTMLButtonElement, "#use-zone"));
+const zoneField = find(HTMLInputElement, "#timezone");
+if (zoneField) offerZone(zoneField, need(HTMLButtonElement, "#use-zone"));
 
 /** @param {HTMLInputElement} field @param {HTMLButtonElement} offer */
 function offerZone(field, offer) {
   const legacy = JSON.parse(need(HTMLScriptElement, "#legacy-zones").textContent);
-  const browsers = Intl.DateTimeFormat().resolvedOptions().timeZone;
-  const zone = legacy[browsers] ?? browsers; // browsers still say Asia/Saigon, which is stored as Asia/Ho_Chi_Minh
+  const browserZone = Intl.DateTimeFormat().resolvedOptions().timeZone;
+  const zone = legacy[browserZone] ?? browserZone; // browsers may name an old zone, such as Asia/Saigon for Asia/Ho_Chi_Minh
   const compare = () => {
     offer.hidden = !zone || field.value === zone;
   };
@@ -34,41 +34,41 @@ function offerZone(field, offer) {
   compare();
 }
 
-// --- a question that was being written comes along to where it is asked over all of a file ---
+// --- a question from the composer is carried to the form that asks it over a whole file ---
 
-const carried = new URLSearchParams(location.hash.slice(1)).get("question");
+const carriedQuestion = new URLSearchParams(location.hash.slice(1)).get("question");
 const question = find(HTMLTextAreaElement, "#ask-all textarea");
-if (carried && question && !question.value) {
-  question.value = carried;
+if (carriedQuestion && question && !question.value) {
+  question.value = carriedQuestion;
   history.replaceState(null, "", location.pathname + location.search);
-  addEventListener("load", () => question.dispatchEvent(new Event("change"))); // by then htmx listens, and plans with it
+  addEventListener("load", () => question.dispatchEvent(new Event("change"))); // after the load, when htmx listens and updates the plan
 }
 
-// --- answers that are no part of a page ---
+// --- error responses to parts of a page ---
 
-// A refusal that names its place is a sentence; any other page of an error has no place in this one.
+// An error with HX-Retarget is a sentence for that place. Other error pages are not inserted.
 document.body.addEventListener("htmx:beforeSwap", ({ detail }) => {
   if (detail.xhr.status >= 400 && !detail.xhr.getResponseHeader("HX-Retarget")) detail.shouldSwap = false;
 });
-// A browser goes to `#passage` by itself, but does not move the focus there. Where the page's picture stands above the text
-// and not beside it, that comes first.
+// The browser scrolls to `#passage`, but does not focus it. If the page's picture is above the text, not beside it, the
+// picture is scrolled into view instead.
 const passage = location.hash === "#passage" ? document.getElementById("passage") : null;
 if (passage) {
   passage.focus();
   const picture = passage.closest("section")?.querySelector(".page-picture");
   if (picture && picture.getBoundingClientRect().right > passage.getBoundingClientRect().left) {
-    addEventListener("load", () => picture.scrollIntoView()); // until then the browser goes to the passage
+    addEventListener("load", () => picture.scrollIntoView()); // after the browser has scrolled to the passage
   }
 }
 
-// A page that cannot be drawn is told in words. Errors of pictures do not bubble.
-document.addEventListener("error", ({ target }) => undrawn(target), true);
+// A sentence replaces a picture that cannot be drawn. Errors of images do not bubble, so the listener captures.
+document.addEventListener("error", ({ target }) => showUndrawn(target), true);
 for (const picture of all(HTMLImageElement, ".page-picture img")) {
-  if (picture.complete && picture.currentSrc && !picture.naturalWidth) undrawn(picture);
+  if (picture.complete && picture.currentSrc && !picture.naturalWidth) showUndrawn(picture);
 }
 
 /** @param {EventTarget | null} target */
-function undrawn(target) {
+function showUndrawn(target) {
   const place = target instanceof HTMLImageElement ? target.closest(".page-picture") : null;
   if (!place) return;
   need(HTMLElement, "a", place).hidden = true;

@@ -1,35 +1,36 @@
 /**
- * How what comes from the server gets onto a page that somebody is working on.
+ * Updates a page from the server while somebody works on it.
  *
- * The page hears over its one socket that there is something new, and asks for what it shows. An element that asks by itself
- * has `data-live` and hears the event `update`. Three rules keep what a person has begun:
+ * The server announces news over the page's one socket. Elements that show them request their HTML again: they have
+ * `data-live` and listen for the event `update`. Three rules protect the work of the user:
  *
- * - While a pointer is pressed nothing on the page is swapped, until the click or the drop has been dealt with.
- * - A live element neither asks nor is heard while something of its region has been asked for by the person; what comes
- *   then may be older than what they did. It asks again afterwards, so no page is out of date for good.
- * - What is swapped is morphed (`hx-swap="innerMorph"` or `"outerMorph"`): what is in both the old HTML and the new stays
- *   the element it is, with its focus, its selection and what is unfolded. Three things stay as the person has them: a field
- *   in which something is written that is not sent; what has `data-editing`, which was opened to be worked in, although the
- *   new HTML does not have it; and what has `data-apart`, which refreshes itself.
+ * - While a pointer is pressed, nothing on the page is swapped, until the click or the drop has been handled.
+ * - While a request of the user for a region is under way, live elements of the region send no request, and their
+ *   responses are dropped, since they may be older than the user's change. They send a request afterwards, so the page
+ *   does not stay out of date.
+ * - A swap is a morph (`hx-swap="innerMorph"` or `"outerMorph"`): elements in both the old and the new HTML stay the same
+ *   elements, with focus, selection and open details. Three kinds of elements stay unchanged: fields with text that was
+ *   not sent; elements with `data-editing`, which the user opened, even if the new HTML lacks them; and elements with
+ *   `data-apart`, which refresh themselves.
  *
  * @typedef {{type: string, id?: number, turn?: string, seq?: number, [field: string]: any}} WireEvent
  * @typedef {{seq: number, receive: (event: WireEvent) => void}} Follower
  * @typedef {{resolve: () => void, reject: (error: Error) => void, timer: number}} Asked
  */
-import { isWritten, refuse, settle, writtenForms } from "./drafts.js";
+import { changedForms, isChanged, markAsStored, showRefusal } from "./drafts.js";
 import { all } from "./page.js";
 
-const EVERY = 1_000; // ms
-const TAP_TAKES = 300; // ms from when a finger lifts until its click
+const NEWS_INTERVAL = 1_000; // ms
+const TAP_DELAY = 300; // ms between the lifting of a finger and its click
 
 // --- the page's one WebSocket: acknowledged frames, back-off, and every turn resumed from the last event seen ---
 
-const FIRST_WAIT = 500; // ms
-const LONGEST_WAIT = 15_000;
-const PING_EVERY = 25_000;
-const ACK_WITHIN = 10_000;
-const SILENCE = 5_000; // ms without a word while an answer is written, after which the server is asked for one
-const HINTS = new Set([
+const MIN_RETRY_DELAY = 500; // ms
+const MAX_RETRY_DELAY = 15_000;
+const PING_INTERVAL = 25_000;
+const ACK_TIMEOUT = 10_000;
+const SILENCE_LIMIT = 5_000; // ms without a frame while an answer is written; then a ping is sent
+const HINT_TYPES = new Set([
   "STATE",
   "TURN",
   "TITLE",
@@ -41,12 +42,12 @@ const HINTS = new Set([
   "READINGS",
   "SHARED",
 ]);
-const NOT_SIGNED_IN = 4401;
-const LEAVING_TAKES = 10_000; // ms
-const FOR_GOOD = new Set([4400, 4403, 4413]); // trying again would end the same way
+const SIGNED_OUT_CODE = 4401;
+const LEAVING_TIME = 10_000; // ms
+const FINAL_CODES = new Set([4400, 4403, 4413]); // trying again would end the same way
 
-/** A frame that was refused, or not acknowledged; `code` says why. */
-export class Refused extends Error {
+/** Error for a frame that was refused or not acknowledged. `code` says why. */
+export class FrameRefused extends Error {
   /** @param {WireEvent} event */
   constructor({ code, detail }) {
     super(detail ?? code);
@@ -56,7 +57,7 @@ export class Refused extends Error {
 }
 
 /**
- * Events: `open` whenever there is a connection, `again` when it is not the first, `lost`, `ended` for good, `signedout`
+ * The page's WebSocket. Events: `open` for each connection, `again` when it is not the first, `lost`, `ended` for good, `signedout`
  * once the session has ended, and the hints of the server by their types in small letters.
  */
 class Socket extends EventTarget {
@@ -64,15 +65,15 @@ class Socket extends EventTarget {
   /** @type {Map<string, Follower>} */ #followers = new Map();
   /** @type {Map<number, Asked>} */ #asked = new Map();
   /** @type {string | null} */ #watched = null;
-  #wait = FIRST_WAIT;
-  #begun = Infinity; // when the connection that there is was made
+  #wait = MIN_RETRY_DELAY;
+  #begun = Infinity; // when the present connection was made
   #heard = 0; // when the last frame came
   #id = 0;
   #opened = false; // ever
-  #leaving = -Infinity; // when the page last began to go to another
+  #leaving = -Infinity; // when the page last began to unload
   /** @type {number | undefined} */ #retry;
 
-  /** @param {string} since when the server began to write this page: it tells at once what has changed in between */
+  /** @param {string} since when the server rendered this page; the server sends the changes since then at once */
   constructor(since) {
     super();
     this.url = `${location.protocol === "https:" ? "wss" : "ws"}://${location.host}/ws/`;
@@ -81,10 +82,10 @@ class Socket extends EventTarget {
     addEventListener("beforeunload", () => (this.#leaving = performance.now()));
     addEventListener("pagehide", () => this.#socket?.close());
     addEventListener("pageshow", (event) => event.persisted && this.#soon(0));
-    setInterval(() => this.#ping(), PING_EVERY);
+    setInterval(() => this.#ping(), PING_INTERVAL);
     setInterval(() => {
-      if (this.#followers.size && performance.now() - this.#heard >= SILENCE) this.#ping();
-    }, SILENCE);
+      if (this.#followers.size && performance.now() - this.#heard >= SILENCE_LIMIT) this.#ping();
+    }, SILENCE_LIMIT);
     this.connect();
   }
 
@@ -101,13 +102,13 @@ class Socket extends EventTarget {
     socket.onclose = (event) => socket === this.#socket && this.#closed(event.code);
   }
 
-  /** Tells of a conversation, as `state`, `turn`, `title`, `next` and `marks` events: what changed, not how. @param {string} conversation */
+  /** Subscribes to the hints of a conversation: `state`, `turn`, `title`, `next` and `marks` events. They say what changed, not how. @param {string} conversation */
   watch(conversation) {
     this.#watched = conversation;
     if (this.open) this.#tell({ type: "watch", conversation });
   }
 
-  /** @param {string} turn @param {Follower} follower its `seq` is where to go on from */
+  /** @param {string} turn @param {Follower} follower its `seq` is the last event that it has */
   follow(turn, follower) {
     this.#followers.set(turn, follower);
     if (this.open) this.#subscribe(turn, follower);
@@ -118,26 +119,27 @@ class Socket extends EventTarget {
     this.#followers.delete(turn);
   }
 
-  /** Resolves when the server has acknowledged the frame; rejected with `Refused`. @param {object} frame @returns {Promise<void>} */
+  /** Resolves when the server has acknowledged the frame; rejected with `FrameRefused`. @param {object} frame @returns {Promise<void>} */
   ask(frame) {
     const socket = this.#socket;
-    if (socket?.readyState !== WebSocket.OPEN) return Promise.reject(new Refused({ type: "ERROR", code: "closed" }));
+    if (socket?.readyState !== WebSocket.OPEN)
+      return Promise.reject(new FrameRefused({ type: "ERROR", code: "closed" }));
     const id = ++this.#id;
     return new Promise((resolve, reject) => {
-      const timer = window.setTimeout(() => this.#settle({ type: "ERROR", id, code: "timeout" }), ACK_WITHIN);
+      const timer = window.setTimeout(() => this.#settle({ type: "ERROR", id, code: "timeout" }), ACK_TIMEOUT);
       this.#asked.set(id, { resolve, reject, timer });
       socket.send(JSON.stringify({ ...frame, id }));
     });
   }
 
-  /** A connection over which nothing comes any more is given up, so that another is tried. */
+  /** Closes a connection that no longer answers, so that a new one is opened. */
   #ping() {
     if (this.open) this.ask({ type: "ping" }).catch(() => this.#socket?.close());
   }
 
   /** @param {object} frame */
   #tell(frame) {
-    this.ask(frame).catch(() => {}); // a lost connection asks again when it is back
+    this.ask(frame).catch(() => {}); // sent again with the next connection
   }
 
   /** @param {string} turn @param {Follower} follower */
@@ -158,7 +160,8 @@ class Socket extends EventTarget {
   #received(event) {
     this.#heard = performance.now();
     if (event.type === "ACK" || event.type === "ERROR") this.#settle(event);
-    else if (HINTS.has(event.type)) this.dispatchEvent(new CustomEvent(event.type.toLowerCase(), { detail: event }));
+    else if (HINT_TYPES.has(event.type))
+      this.dispatchEvent(new CustomEvent(event.type.toLowerCase(), { detail: event }));
     else if (event.turn) this.#followers.get(event.turn)?.receive(event);
   }
 
@@ -169,27 +172,27 @@ class Socket extends EventTarget {
     this.#asked.delete(event.id);
     clearTimeout(asked.timer);
     if (event.type === "ACK") asked.resolve();
-    else asked.reject(new Refused(event));
+    else asked.reject(new FrameRefused(event));
   }
 
   /** @param {number} code */
   #closed(code) {
     this.#socket = null;
     for (const id of [...this.#asked.keys()]) this.#settle({ type: "ERROR", id, code: "closed" });
-    if (code === NOT_SIGNED_IN) return this.#signIn();
-    if (FOR_GOOD.has(code)) return void this.dispatchEvent(new Event("ended"));
+    if (code === SIGNED_OUT_CODE) return this.#signIn();
+    if (FINAL_CODES.has(code)) return void this.dispatchEvent(new Event("ended"));
     this.dispatchEvent(new Event("lost"));
-    // One that is closed as soon as it is there would otherwise be opened twice a second for ever.
-    if (performance.now() - this.#begun > LONGEST_WAIT) this.#wait = FIRST_WAIT;
+    // Otherwise a connection that is always closed at once would be opened twice a second.
+    if (performance.now() - this.#begun > MAX_RETRY_DELAY) this.#wait = MIN_RETRY_DELAY;
     this.#begun = Infinity;
-    this.#soon(this.#wait * (0.75 + Math.random() / 2)); // many pages must not come back at the same moment
-    this.#wait = Math.min(this.#wait * 2, LONGEST_WAIT);
+    this.#soon(this.#wait * (0.75 + Math.random() / 2)); // spread, so that pages do not reconnect at the same moment
+    this.#wait = Math.min(this.#wait * 2, MAX_RETRY_DELAY);
   }
 
-  /** A form that ends the session, as one for a new password does, is on its way to a page that begins another. */
+  /** Waits if the page is unloading: a form for a new password, for example, ends the session and begins another. */
   #signIn() {
-    const leaving = performance.now() - this.#leaving < LEAVING_TAKES;
-    setTimeout(() => this.dispatchEvent(new Event("signedout")), leaving ? LEAVING_TAKES : 0);
+    const leaving = performance.now() - this.#leaving < LEAVING_TIME;
+    setTimeout(() => this.dispatchEvent(new Event("signedout")), leaving ? LEAVING_TIME : 0);
   }
 
   /** @param {number} wait in milliseconds */
@@ -204,14 +207,14 @@ class Socket extends EventTarget {
 export const socket = new Socket(document.body.dataset.since ?? "");
 
 /**
- * Has the page look again: at news of this kind, and when the socket is there again, since some may have been missed.
- * However much comes, it looks once a second, and once after the last of it.
+ * Calls `look` at news of this kind, and after a reconnection, since news may have been missed. It is called at most once
+ * per second, and once after the last news.
  *
  * @param {"conversations" | "tasks" | "invitations" | "readings" | "shared"} kind
  * @param {() => void} look
  */
 export function onNews(kind, look) {
-  let last = performance.now(); // the page as it came
+  let last = performance.now(); // the time at which the page was loaded
   let timer = 0;
   const soon = () => {
     if (timer) return;
@@ -221,51 +224,51 @@ export function onNews(kind, look) {
         last = performance.now();
         look();
       },
-      Math.max(0, last + EVERY - performance.now()),
+      Math.max(0, last + NEWS_INTERVAL - performance.now()),
     );
   };
   socket.addEventListener(kind, soon);
   socket.addEventListener("again", soon);
 }
 
-// --- the end of the session: the page is not for whoever comes next, but nothing that was begun on it goes ---
+// --- the end of the session: the page is reloaded for the next user, unless a form has unsaved text ---
 
 socket.addEventListener("signedout", async () => {
-  const forms = writtenForms();
-  if (!forms.length) return location.reload(); // the draft of a message is kept in this browser
+  const forms = changedForms();
+  if (!forms.length) return location.reload(); // the draft of a message stays in this browser
   const headers = { "HX-Request": "true", "HX-Current-URL": location.href };
   const response = await fetch(location.href, { headers }).catch(() => null);
   const sentence = response?.status === 401 ? await response.text() : null;
-  if (sentence) for (const form of forms) refuse(form, sentence);
+  if (sentence) for (const form of forms) showRefusal(form, sentence);
 });
 
 // --- the pointer ---
 
 let pressed = false;
-let release = 0;
+let releaseTimer = 0;
 /** @type {(() => void)[]} */
-const held = [];
+const heldWork = [];
 
-/** Does it now, or when the pointer is no longer pressed; in the order in which it came. @param {() => void} work */
+/** Runs the work now or, while the pointer is pressed, after its release, in the order of the calls. @param {() => void} work */
 export function whenReleased(work) {
-  if (pressed) held.push(work);
+  if (pressed) heldWork.push(work);
   else work();
 }
 
 /** @param {number} wait in milliseconds */
-function releaseIn(wait) {
+function releaseAfter(wait) {
   if (!pressed) return;
-  clearTimeout(release);
-  release = window.setTimeout(() => {
+  clearTimeout(releaseTimer);
+  releaseTimer = window.setTimeout(() => {
     pressed = false;
-    for (const work of held.splice(0)) {
+    for (const work of heldWork.splice(0)) {
       try {
         work();
       } catch (error) {
         reportError(error);
       }
     }
-    askAgain();
+    askDueElements();
   }, wait);
 }
 
@@ -273,36 +276,36 @@ addEventListener(
   "pointerdown",
   (event) => {
     if (!event.isPrimary || event.button !== 0) return;
-    clearTimeout(release);
+    clearTimeout(releaseTimer);
     pressed = true;
   },
   true,
 );
-// With a mouse the click comes with the lifting of the button, before any timer; with a finger it comes by itself.
+// With a mouse the click follows the release at once, before any timer. With a finger it comes later.
 addEventListener(
   "pointerup",
-  (event) => event.isPrimary && releaseIn(event.pointerType === "mouse" ? 0 : TAP_TAKES),
+  (event) => event.isPrimary && releaseAfter(event.pointerType === "mouse" ? 0 : TAP_DELAY),
   true,
 );
-addEventListener("click", () => releaseIn(0), true);
-addEventListener("pointercancel", (event) => event.isPrimary && releaseIn(0), true);
-// The list of a select, or another window, can take the end of it.
-addEventListener("pointermove", (event) => event.isPrimary && !(event.buttons & 1) && releaseIn(0), true);
-addEventListener("blur", () => releaseIn(0));
+addEventListener("click", () => releaseAfter(0), true);
+addEventListener("pointercancel", (event) => event.isPrimary && releaseAfter(0), true);
+// The list of a select, or another window, can swallow the release.
+addEventListener("pointermove", (event) => event.isPrimary && !(event.buttons & 1) && releaseAfter(0), true);
+addEventListener("blur", () => releaseAfter(0));
 
 // --- requests ---
 
 const LIVE = "[data-live]";
 /** @typedef {{elt: Element, target: Element, live: boolean, outdated: boolean, crossed: boolean}} Request */
 /** @type {Map<XMLHttpRequest, Request>} */
-const underWay = new Map();
-/** @type {Set<Element>} live elements that are to ask again */
-const due = new Set();
+const requests = new Map();
+/** @type {Set<Element>} live elements that must send a request again */
+const dueElements = new Set();
 /** @type {Element | null} */
-let sender = null; // of what is being swapped, if it is a person's
+let sender = null; // the element whose request by the user is being swapped in
 
-/** What a live element fills: as htmx finds it. @param {Element} elt @returns {Element} */
-function regionOf(elt) {
+/** Finds the region that a live element fills, as htmx does. @param {Element} elt @returns {Element} */
+function findRegion(elt) {
   const named = elt.closest("[hx-target]");
   const target = named?.getAttribute("hx-target");
   if (!named || !target) return elt;
@@ -310,163 +313,165 @@ function regionOf(elt) {
 }
 
 /** @param {Request} request @param {Element} region */
-function touches({ elt, target }, region) {
+function overlaps({ elt, target }, region) {
   return region.contains(elt) || region.contains(target) || target.contains(region);
 }
 
 /** @param {Element} region @param {boolean} live */
-function requestsOf(region, live) {
-  return [...underWay.values()].filter((each) => each.live === live && touches(each, region));
+function overlappingRequests(region, live) {
+  return [...requests.values()].filter((each) => each.live === live && overlaps(each, region));
 }
 
 /** @type {(() => void)[]} */
-const resting = [];
+const idleWaiters = [];
 
-/** Resolves once nothing that a person has asked for is on its way to the region. @param {Element} region */
-export async function atRest(region) {
-  while (requestsOf(region, false).length) await new Promise((resolve) => resting.push(() => resolve(null)));
+/** Resolves when no request of the user for the region is under way. @param {Element} region */
+export async function waitForIdle(region) {
+  while (overlappingRequests(region, false).length)
+    await new Promise((resolve) => idleWaiters.push(() => resolve(null)));
 }
 
 /** @param {Element} elt a live one */
 function mayAsk(elt) {
-  if (pressed || requestsOf(regionOf(elt), false).length) return false;
-  return [...underWay.values()].every((each) => each.elt !== elt);
+  if (pressed || overlappingRequests(findRegion(elt), false).length) return false;
+  return [...requests.values()].every((each) => each.elt !== elt);
 }
 
-function askAgain() {
-  for (const elt of [...due]) {
+function askDueElements() {
+  for (const elt of [...dueElements]) {
     if (elt.isConnected && !mayAsk(elt)) continue;
-    due.delete(elt);
+    dueElements.delete(elt);
     if (elt.isConnected) elt.dispatchEvent(new Event("update"));
   }
 }
 
-/** @param {Element} region @returns {boolean} whether anything looks after it */
-function lookAgain(region) {
-  const live = all(Element, LIVE).filter((each) => regionOf(each).contains(region));
-  for (const each of live) due.add(each);
+/** Marks the live elements of a region. @param {Element} region @returns {boolean} whether there are any */
+function markDue(region) {
+  const live = all(Element, LIVE).filter((each) => findRegion(each).contains(region));
+  for (const each of live) dueElements.add(each);
   return live.length > 0;
 }
 
 /** @param {XMLHttpRequest} xhr */
-function ended(xhr) {
-  const request = underWay.get(xhr);
+function endRequest(xhr) {
+  const request = requests.get(xhr);
   if (!request) return;
-  underWay.delete(xhr);
+  requests.delete(xhr);
   if (!request.live) {
-    for (const each of requestsOf(request.target, true)) each.outdated = true;
-    if (request.crossed) lookAgain(request.target);
+    for (const each of overlappingRequests(request.target, true)) each.outdated = true;
+    if (request.crossed) markDue(request.target);
   }
-  askAgain();
-  for (const goOn of resting.splice(0)) goOn();
+  askDueElements();
+  for (const goOn of idleWaiters.splice(0)) goOn();
 }
 
 document.body.addEventListener("htmx:confirm", (event) => {
   const { elt } = event.detail;
   if (!elt.matches(LIVE) || mayAsk(elt)) return;
   event.preventDefault();
-  due.add(elt);
+  dueElements.add(elt);
 });
 
 document.body.addEventListener("htmx:beforeSend", ({ detail: { elt, target, xhr } }) => {
   const request = { elt, target, live: elt.matches(LIVE), outdated: false, crossed: false };
   if (!request.live) {
-    for (const other of requestsOf(target, false)) {
+    for (const other of overlappingRequests(target, false)) {
       other.crossed = true;
       request.crossed = true;
     }
   }
-  underWay.set(xhr, request);
+  requests.set(xhr, request);
   const { onload } = xhr;
   xhr.onload = (event) =>
     whenReleased(() => {
       try {
         onload?.call(xhr, event);
       } finally {
-        ended(xhr);
+        endRequest(xhr);
       }
     });
-  for (const way of ["error", "abort", "timeout"]) xhr.addEventListener(way, () => ended(xhr));
+  for (const way of ["error", "abort", "timeout"]) xhr.addEventListener(way, () => endRequest(xhr));
 });
 
 document.body.addEventListener("htmx:beforeSwap", ({ detail }) => {
-  const request = underWay.get(detail.xhr);
+  const request = requests.get(detail.xhr);
   if (!request || !detail.shouldSwap) return;
-  request.target = detail.target; // the answer may have named another
+  request.target = detail.target; // the response may have named another target
   sender = request.live ? null : request.elt;
   if (request.live && detail.xhr.status >= 400) {
-    detail.shouldSwap = false; // nobody has asked for it
-  } else if (request.live && (request.outdated || requestsOf(request.target, false).length)) {
+    detail.shouldSwap = false; // the user did not send the request
+  } else if (request.live && (request.outdated || overlappingRequests(request.target, false).length)) {
     detail.shouldSwap = false;
-    due.add(request.elt);
-  } else if (!request.elt.isConnected && lookAgain(request.target)) {
-    detail.shouldSwap = false; // htmx finds out only now how to swap, and there is nothing left to tell
+    dueElements.add(request.elt);
+  } else if (!request.elt.isConnected && markDue(request.target)) {
+    detail.shouldSwap = false; // its element is gone, so the live elements show the result
   } else if (sender instanceof HTMLFormElement && detail.xhr.status < 400) {
-    settle(sender, detail.requestConfig.unfilteredFormData);
+    markAsStored(sender, detail.requestConfig.unfilteredFormData);
   }
 });
 
-// A request that is given up, because its page is left or another takes its place, is no error; htmx would write it to the
-// console as two. What is wrong with one that fails is said by the event after `htmx:afterRequest`.
-const NO_ERRORS = new Set(["htmx:sendAbort", "htmx:afterRequest"]);
+// An aborted request, because its page is left or another replaces it, is not an error, but htmx would log it as two. The
+// event after `htmx:afterRequest` reports the requests that fail.
+const HARMLESS_EVENTS = new Set(["htmx:sendAbort", "htmx:afterRequest"]);
 htmx.logger = (_element, name, detail) => {
-  if (NO_ERRORS.has(name)) delete detail.error;
+  if (HARMLESS_EVENTS.has(name)) delete detail.error;
 };
 
 htmx.defineExtension("morph", {
   isInlineSwap: (style) => style === "outerMorph",
   handleSwap(style, target, fragment, settleInfo) {
     if (style !== "innerMorph" && style !== "outerMorph") return false;
-    const waiting = [...underWay.values()].filter((each) => !each.live && each.elt !== sender).map((each) => each.elt);
+    const waiting = [...requests.values()].filter((each) => !each.live && each.elt !== sender).map((each) => each.elt);
     const content = style === "outerMorph" ? fragment.firstElementChild : fragment;
     const made = content ? morph(target, content, sender, waiting) : [];
-    settleInfo.tasks.push(() => htmx.process(target)); // the attributes that htmx reads may have changed
+    settleInfo.tasks.push(() => htmx.process(target)); // htmx reads the changed attributes
     return made;
   },
 });
 
-// --- updates: new HTML in the place of old, by idiomorph, which changes only what differs ---
+// --- updates: idiomorph replaces old HTML by new, and changes only the differences ---
 
 /**
  * @param {Element} target
- * @param {Element | DocumentFragment} content what `target` becomes or, as a fragment, what is to be in it; it is used up
- * @param {Element | null} [sender] what asked for it: where it was, nothing stays that is not in the content any more
- * @param {Element[]} [waiting] what has asked for something else, and stays until it has it
+ * @param {Element | DocumentFragment} content replaces `target` or, as a fragment, the contents of `target`; it is used up
+ * @param {Element | null} [sender] the element that sent the request; the elements around it do not stay if the content
+ *   lacks them
+ * @param {Element[]} [waiting] elements with other requests under way; they stay
  * @returns {Node[]} the outermost nodes that are new on the page
  */
 export function morph(target, content, sender = null, waiting = []) {
   const focused = /** @type {HTMLInputElement} */ (document.activeElement);
   const { selectionStart, selectionEnd } = focused;
-  const around = surroundings(focused, target);
+  const around = focusSurroundings(focused, target);
   const opensAnother = content.querySelector("[data-editing]") !== null;
   /** @type {Set<Node>} */
   const added = new Set();
-  if (content instanceof Element) target.id = content.id; // else idiomorph would put a new element in its place
+  if (content instanceof Element) target.id = content.id; // otherwise idiomorph would insert a new element
   const marked = markUnmatched(target, content);
   Idiomorph.morph(target, content, {
     morphStyle: content instanceof Element ? "outerHTML" : "innerHTML",
-    restoreFocus: false, // it knows fields with an id only
+    restoreFocus: false, // idiomorph only knows fields with an id
     callbacks: {
       beforeNodeMorphed: prepare,
       afterNodeMorphed: finishSelect,
       afterNodeAdded: (node) => added.add(node),
-      beforeNodeRemoved: (node) => !stays(node, { opensAnother, sender, waiting }),
-      beforeAttributeUpdated: takesAttribute,
+      beforeNodeRemoved: (node) => !mustStay(node, { opensAnother, sender, waiting }),
+      beforeAttributeUpdated: mayUpdateAttribute,
     },
   });
   for (const each of marked) each.removeAttribute("id");
   if (document.activeElement !== focused && focused.isConnected) {
-    focused.focus({ preventScroll: true }); // it was moved
+    focused.focus({ preventScroll: true }); // the element was moved
     if (selectionStart !== null) focused.setSelectionRange?.(selectionStart, selectionEnd);
   } else if (!focused.isConnected && !target.closest(KEEPS_FOCUS)) {
     focusNear(around);
   }
-  return [...added].filter((node) => !isInside(node, added));
+  return [...added].filter((node) => !isInsideAny(node, added));
 }
 
 /**
- * Gives an id for the time of the update to each element that has none and holds only ids that the new HTML does not have.
- * Idiomorph takes an element without an id for another of its kind; with one it is removed, or left where it is.
+ * Gives a temporary id to each element without an id that contains only ids which the new HTML lacks. Idiomorph would reuse
+ * an element without an id for another one of its kind; with an id it is removed or stays.
  *
  * @param {Element} target
  * @param {Element | DocumentFragment} content
@@ -494,61 +499,61 @@ function markUnmatched(target, content) {
 }
 
 /**
- * Whether an element that the new HTML does not have is left on the page.
+ * Returns whether an element that the new HTML lacks stays on the page.
  *
  * @param {Node} node
  * @param {{opensAnother: boolean, sender: Element | null, waiting: Element[]}} update
  */
-function stays(node, { opensAnother, sender, waiting }) {
+function mustStay(node, { opensAnother, sender, waiting }) {
   if (!(node instanceof Element)) return false;
   if (waiting.some((each) => node.contains(each))) return true;
   if (node.contains(sender)) return false;
   const inside = [node, ...node.querySelectorAll("[data-editing], input, select, textarea")];
-  return inside.some((each) => (each.matches("[data-editing]") ? !opensAnother : isWritten(each)));
+  return inside.some((each) => (each.matches("[data-editing]") ? !opensAnother : isChanged(each)));
 }
 
-/** What was written in a select before its options change. @type {WeakMap<Element, string>} */
-const chosen = new WeakMap();
+/** The value of a changed select before its options are updated. @type {WeakMap<Element, string>} */
+const changedSelects = new WeakMap();
 
 /**
- * Puts into the new HTML what the page knows and the server does not. Idiomorph then finds no difference, so that a field
- * keeps its selection and what can be undone.
+ * Copies the state that only the page has into the new HTML. Idiomorph then finds no difference, so that a field keeps its
+ * selection and its undo history.
  *
  * @param {Node} here
- * @param {Node} node what it becomes
- * @returns {boolean} whether it is to be changed at all
+ * @param {Node} node its new HTML
+ * @returns {boolean} whether it may be changed at all
  */
 function prepare(here, node) {
   if (!(here instanceof Element && node instanceof Element)) return true;
   if (here.hasAttribute("data-apart")) return false;
-  if (here.classList.contains("lit")) node.classList.add("lit"); // by what is pointed at
-  if (!isWritten(here)) return true;
+  if (here.classList.contains("lit")) node.classList.add("lit"); // by the pointer, see glass.js
+  if (!isChanged(here)) return true;
   if (here instanceof HTMLSelectElement) {
-    chosen.set(here, here.value);
+    changedSelects.set(here, here.value);
   } else if (here instanceof HTMLInputElement && node instanceof HTMLInputElement) {
     if (here.type === "checkbox" || here.type === "radio") {
       node.checked = here.checked;
     } else if (here.type !== "file") {
-      node.setAttribute("value", node.defaultValue); // without the attribute idiomorph empties the field
+      node.setAttribute("value", node.defaultValue); // idiomorph empties a field without the attribute
       node.value = here.value;
     }
   }
   return true;
 }
 
-/** @param {string} name @param {Element} here @returns {boolean} whether it is changed as in the new HTML */
-function takesAttribute(name, here) {
+/** @param {string} name @param {Element} here @returns {boolean} whether it may be updated */
+function mayUpdateAttribute(name, here) {
   if (name === "open") return false;
   if (name === "selected") return false; // see finishSelect
-  if (name === "value" && here instanceof HTMLTextAreaElement) return !isWritten(here); // it has no such attribute
-  return !(name.includes("disabled") && here.hasAttribute("data-disabled-by-htmx")); // until what it sent is answered
+  if (name === "value" && here instanceof HTMLTextAreaElement) return !isChanged(here); // idiomorph also uses this name for its text
+  return !(name.includes("disabled") && here.hasAttribute("data-disabled-by-htmx")); // until its response comes
 }
 
-/** Options are chosen once all of them are there. @param {Node} here @param {Node} node */
+/** Chooses the option after all options are inserted. @param {Node} here @param {Node} node */
 function finishSelect(here, node) {
   if (!(here instanceof HTMLSelectElement && node instanceof HTMLSelectElement)) return;
-  const value = chosen.get(here) ?? node.value;
-  chosen.delete(here);
+  const value = changedSelects.get(here) ?? node.value;
+  changedSelects.delete(here);
   for (const [index, { defaultSelected }] of [...node.options].entries()) {
     const option = here.options[index];
     if (option && option.defaultSelected !== defaultSelected) option.defaultSelected = defaultSelected;
@@ -557,29 +562,29 @@ function finishSelect(here, node) {
 }
 
 /** @param {Node} node @param {Set<Node>} others */
-function isInside(node, others) {
+function isInsideAny(node, others) {
   for (let each = node.parentNode; each; each = each.parentNode) if (others.has(each)) return true;
   return false;
 }
 
-const KEEPS_FOCUS = "[data-keeps-focus]"; // a part of a page that sees to its focus itself
-const MOST_CONTROLS = 500; // of which it is looked whether they are visible; beyond that nothing is near
+const KEEPS_FOCUS = "[data-keeps-focus]"; // parts of a page that manage their focus themselves
+const MAX_CONTROLS = 500; // controls whose visibility is checked; with more, none is used
 
-/** What keys reach. @param {Element} place */
+/** Returns the controls that the keyboard can reach. @param {Element} place */
 function controls(place) {
   const found = place.querySelectorAll("a[href], button, input:not([type=hidden]), select, textarea, summary");
-  if (found.length > MOST_CONTROLS) return [];
+  if (found.length > MAX_CONTROLS) return [];
   return [...found].filter((each) => each.checkVisibility({ visibilityProperty: true }));
 }
 
 /**
- * The elements that hold the focused one, from the inside out, each with its place among what keys reach there.
+ * Returns the elements around the focused one, innermost first, each with the index of the focused one among its controls.
  *
  * @typedef {{place: Element, index: number}[]} Around
  * @param {Element} focused
  * @param {Element} end the outermost
  */
-function surroundings(focused, end) {
+function focusSurroundings(focused, end) {
   /** @type {Around} */
   const found = [];
   for (let place = focused.parentElement; place && end.contains(place); place = place.parentElement)
@@ -588,8 +593,8 @@ function surroundings(focused, end) {
 }
 
 /**
- * What had the focus is gone: it goes to what stands there now, else to its nearest neighbour. Without this it would be
- * back at the top of the page.
+ * Moves the focus near an element that is gone: to the control in its place, else to the nearest one. Otherwise the focus
+ * would return to the top of the page.
  *
  * @param {Around} around
  */
@@ -601,27 +606,27 @@ function focusNear(around) {
   }
 }
 
-// --- the focus: what somebody pressed may be gone, or shut, once there is an answer to it ---
+// --- the focus: a pressed control may be removed or disabled by the response ---
 
 /** @type {{pressed: HTMLElement, around: Around} | null} */
-let left = null;
+let lostFocus = null;
 
 document.body.addEventListener("htmx:beforeRequest", ({ detail: { elt } }) => {
   const { activeElement: pressed } = document;
-  if (pressed === document.body) return; // what was pressed before may be shut until its answer is there
+  if (pressed === document.body) return; // the pressed control may be disabled until its response comes
   if (pressed instanceof HTMLElement && elt.contains(pressed))
-    left = pressed.closest(KEEPS_FOCUS) ? null : { pressed, around: surroundings(pressed, document.body) };
+    lostFocus = pressed.closest(KEEPS_FOCUS) ? null : { pressed, around: focusSurroundings(pressed, document.body) };
 });
 for (const type of /** @type {const} */ (["htmx:afterRequest", "htmx:afterSettle"]))
   document.body.addEventListener(type, () => {
-    if (!left || document.activeElement !== document.body) return;
-    if (left.pressed.isConnected) left.pressed.focus({ preventScroll: true });
-    if (document.activeElement === document.body && type === "htmx:afterSettle") focusNear(left.around);
+    if (!lostFocus || document.activeElement !== document.body) return;
+    if (lostFocus.pressed.isConnected) lostFocus.pressed.focus({ preventScroll: true });
+    if (document.activeElement === document.body && type === "htmx:afterSettle") focusNear(lostFocus.around);
   });
-document.addEventListener("pointerdown", () => (left = null));
+document.addEventListener("pointerdown", () => (lostFocus = null));
 document.addEventListener("keydown", ({ key }) => {
-  if (key === "Escape") left = null; // whoever leaves a field, before the answer is there, does not want it back
+  if (key === "Escape") lostFocus = null; // the user left the field before the response
 });
 document.addEventListener("focusin", ({ target }) => {
-  if (target !== left?.pressed) left = null;
+  if (target !== lostFocus?.pressed) lostFocus = null;
 });

@@ -1,6 +1,6 @@
 /**
- * What every script stands on: elements of the page, with the kind they are known to have; the reader's language; places
- * for what floats; passwords that are shown; the clipboard.
+ * The base of all scripts: typed look-ups of elements; sentences in the reader's language; the placement of floating
+ * elements; the display of passwords; the clipboard.
  */
 
 // --- elements ---
@@ -12,7 +12,7 @@
  * @param {new () => Kind} kind
  * @param {string} selector
  * @param {Root | null} [root]
- * @returns {Kind | null} the first of them
+ * @returns {Kind | null} the first match of this kind
  */
 export function find(kind, selector, root = document) {
   const found = root?.querySelector(selector);
@@ -24,7 +24,7 @@ export function find(kind, selector, root = document) {
  * @param {new () => Kind} kind
  * @param {string} selector
  * @param {Root} [root]
- * @returns {Kind} the first of them; an Error says which one the page lacks
+ * @returns {Kind} the first match; throws an Error that names the missing selector
  */
 export function need(kind, selector, root = document) {
   const found = find(kind, selector, root);
@@ -47,25 +47,25 @@ export function all(kind, selector, root = document) {
  * @template {Element} Kind
  * @param {new () => Kind} kind
  * @param {string} selector
- * @param {unknown} place as an event names it: what it happened to, which need not be an element
- * @returns {Kind | null} the nearest of them that the place is in
+ * @param {unknown} place such as the target of an event, which need not be an element
+ * @returns {Kind | null} the nearest match around the place, or the place itself
  */
 export function around(kind, selector, place) {
   const found = place instanceof Element ? place.closest(selector) : null;
   return found instanceof kind ? found : null;
 }
 
-/** @param {string} html of the server @returns {Document} */
+/** @param {string} html from the server @returns {Document} */
 export function parse(html) {
   return new DOMParser().parseFromString(html, "text/html");
 }
 
-/** Whether a click is to open a new tab or window. @param {MouseEvent} event */
-export function opensElsewhere(event) {
+/** Returns whether a click opens a new tab or window. @param {MouseEvent} event */
+export function opensNewTab(event) {
   return event.ctrlKey || event.metaKey || event.shiftKey;
 }
 
-/** Tells the page that something changed, for whatever shows it. @param {string} name @param {object} [detail] */
+/** Announces a change to the elements that show it. @param {string} name @param {object} [detail] */
 export function announce(name, detail) {
   document.body.dispatchEvent(new CustomEvent(name, { detail }));
 }
@@ -75,39 +75,39 @@ export function announce(name, detail) {
 const plural = new Intl.PluralRules(document.documentElement.lang || "en");
 
 /**
- * Sentences that the server wrote into an element of the page: `data-done`, and `data-done-one` where a `count` of one
- * has a form of its own.
+ * Returns a function for the sentences in the data attributes of an element, such as `data-done`. A sentence with a
+ * `count` may have a form for one, such as `data-done-one`.
  *
  * @param {string} id of the element
- * @returns {(name: string, values?: Record<string, string | number>) => string} `values` go in place of `{name}`
+ * @returns {(name: string, values?: Record<string, string | number>) => string} `values` replace placeholders like `{name}`
  */
 export function sentences(id) {
   return (name, values = {}) => {
     const words = document.getElementById(id)?.dataset ?? {};
     const one = typeof values.count === "number" && plural.select(values.count) === "one";
-    const said = (one && words[`${name}One`]) || (words[name] ?? "");
-    return Object.entries(values).reduce((text, [key, value]) => text.replace(`{${key}}`, String(value)), said);
+    const sentence = (one && words[`${name}One`]) || (words[name] ?? "");
+    return Object.entries(values).reduce((text, [key, value]) => text.replace(`{${key}}`, String(value)), sentence);
   };
 }
 
 export const say = sentences("words");
 
-// --- what happens while somebody looks elsewhere ---
+// --- notifications while the page is hidden ---
 
-const NOTIFY = "notify"; // in this browser's storage, once somebody wants it
+const NOTIFY_KEY = "notify"; // the key in this browser's storage
 
-/** Asks the browser for leave, or gives it up again. @returns {Promise<boolean>} whether they come from now on */
-export async function switchNotifications() {
-  const wanted = localStorage.getItem(NOTIFY) === null;
+/** Switches notifications on, with the browser's permission, or off. @returns {Promise<boolean>} whether they are on */
+export async function toggleNotifications() {
+  const wanted = localStorage.getItem(NOTIFY_KEY) === null;
   const granted = wanted && "Notification" in window && (await Notification.requestPermission()) === "granted";
-  if (granted) localStorage.setItem(NOTIFY, "yes");
-  else localStorage.removeItem(NOTIFY);
+  if (granted) localStorage.setItem(NOTIFY_KEY, "yes");
+  else localStorage.removeItem(NOTIFY_KEY);
   return granted;
 }
 
-/** A word from the browser, where that is wanted and nobody looks at the page. @param {string} title @param {string} text */
+/** Shows a notification if they are on and the page is hidden. @param {string} title @param {string} text */
 export function notify(title, text) {
-  if (!document.hidden || localStorage.getItem(NOTIFY) === null) return;
+  if (!document.hidden || localStorage.getItem(NOTIFY_KEY) === null) return;
   if (!("Notification" in window) || Notification.permission !== "granted") return;
   const shown = new Notification(title, { body: text, tag: location.pathname });
   shown.onclick = () => {
@@ -116,19 +116,19 @@ export function notify(title, text) {
   };
 }
 
-// --- places ---
+// --- floating elements ---
 
-const GAP = 4; // pixels to what it belongs to
+const GAP = 4; // pixels to the anchor
 const EDGE = 8; // pixels to the edge of the window
 
 /**
- * Puts what floats below, or above where there is more room; never out of the window. The policy forbids style
- * attributes, not the object model.
+ * Places a floating element below its anchor, else above it, within the window. The content security policy forbids style
+ * attributes, but not this.
  *
  * @param {HTMLElement} floating
  * @param {Element} anchor
  */
-export function beside(floating, anchor) {
+export function placeBeside(floating, anchor) {
   const at = anchor.getClientRects()[0] ?? anchor.getBoundingClientRect();
   const { offsetHeight: height, offsetWidth: width } = floating;
   const below = at.bottom + GAP;
@@ -139,7 +139,7 @@ export function beside(floating, anchor) {
 
 // --- blocks of code that have a preview ---
 
-/** Kinds of blocks that have a preview, by what a model calls their language. @type {Record<string, string>} */
+/** Kinds of blocks with a preview, by the language that a model names. @type {Record<string, string>} */
 const PREVIEWS = {
   html: "html",
   xhtml: "html",
@@ -151,18 +151,18 @@ const PREVIEWS = {
   mermaid: "mermaid",
 };
 
-/** @param {HTMLElement} code a block @returns {string} the kind of its preview; empty where it has none */
-export function kindOf(code) {
+/** @param {HTMLElement} code a block @returns {string} the kind of its preview; empty without one */
+export function previewKind(code) {
   const language = find(HTMLElement, ".lang", code)?.textContent.trim().toLowerCase() ?? "";
   if (language === "xml" && /<svg[\s>]/.test(find(HTMLElement, "code", code)?.textContent ?? "")) return "svg";
   return PREVIEWS[language] ?? "";
 }
 
-// --- passwords, shown to whoever is writing them ---
+// --- buttons that show a password ---
 
 for (const button of all(HTMLButtonElement, "[data-reveal]")) {
   button.hidden = false;
-  button.form?.addEventListener("submit", () => reveal(button, false)); // browsers keep what text fields had
+  button.form?.addEventListener("submit", () => reveal(button, false)); // browsers remember the contents of text fields
 }
 document.addEventListener("click", ({ target }) => {
   const button = around(HTMLButtonElement, "[data-reveal]", target);
@@ -176,18 +176,18 @@ function reveal(button, shown) {
     need(HTMLInputElement, `#${id}`).type = shown ? "text" : "password";
 }
 
-// --- the clipboard: a block of code, a whole answer as the Markdown in which it was written, or a link ---
+// --- the clipboard: a block of code, a whole answer as Markdown, a table, or a link ---
 
-const SHOWN_FOR = 1_600; // ms
+const COPIED_LABEL_TIME = 1_600; // ms
 
 /**
- * The clipboard's own interface exists on secure origins only; an office server without TLS needs the old way.
+ * Copies a text. The clipboard API exists on secure origins only; servers without TLS need `execCommand`.
  *
  * @param {Promise<string>} text
  */
-async function write(text) {
+async function writeToClipboard(text) {
   if (navigator.clipboard) {
-    // The promise itself: Safari forgets, while a text is being fetched, that somebody has clicked.
+    // The promise itself, since Safari allows copying only at the click, not after the text is loaded.
     const blob = text.then((found) => new Blob([found], { type: "text/plain" }));
     return navigator.clipboard.write([new ClipboardItem({ "text/plain": blob })]);
   }
@@ -201,8 +201,8 @@ async function write(text) {
   if (!done) throw new Error("copying was refused");
 }
 
-/** As in RFC 4180. @param {HTMLTableElement | null} table */
-function csv(table) {
+/** Returns a table as CSV by RFC 4180. @param {HTMLTableElement | null} table */
+function tableToCsv(table) {
   const cell = (/** @type {Element} */ each) => {
     const text = (each.textContent ?? "").trim();
     return /[",\n]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text;
@@ -211,10 +211,10 @@ function csv(table) {
 }
 
 /** @param {HTMLElement} button */
-async function textFor(button) {
+async function copyText(button) {
   const { copyAnswer, copyTable } = button.dataset;
   if (copyTable !== undefined)
-    return csv(find(HTMLTableElement, "table", button.parentElement?.previousElementSibling));
+    return tableToCsv(find(HTMLTableElement, "table", button.parentElement?.previousElementSibling));
   if (copyAnswer === undefined) return around(HTMLElement, ".code", button)?.querySelector("code")?.textContent ?? "";
   const response = await fetch(copyAnswer);
   if (!response.ok) throw new Error(`the text was refused with ${response.status}`);
@@ -223,22 +223,22 @@ async function textFor(button) {
 
 document.addEventListener("click", ({ target }) => {
   const button = around(HTMLElement, "[data-copy], [data-copy-answer], [data-copy-table]", target);
-  if (button) copyFrom(button, textFor(button));
+  if (button) copyFrom(button, copyText(button));
 });
 
-/** Copies the text, and says on the button whether that went well. @param {HTMLElement} button @param {Promise<string>} text */
+/** Copies the text, and shows the outcome on the button. @param {HTMLElement} button @param {Promise<string>} text */
 export async function copyFrom(button, text) {
   const label = find(HTMLElement, "[data-copy-label]", button) ?? button;
   label.dataset.before ??= label.textContent;
-  const copied = await write(text).then(
+  const copied = await writeToClipboard(text).then(
     () => "copied",
     () => "uncopied",
   );
   label.textContent = say(copied);
-  setTimeout(() => (label.textContent = label.dataset.before ?? ""), SHOWN_FOR);
+  setTimeout(() => (label.textContent = label.dataset.before ?? ""), COPIED_LABEL_TIME);
 }
 
-/** Without a clipboard a link is selected, to be copied by hand. */
+// Without a clipboard API the link is only selected.
 for (const button of all(HTMLButtonElement, "[data-copy-link]")) button.hidden = false;
 document.addEventListener("click", async ({ target }) => {
   const button = around(HTMLButtonElement, "[data-copy-link]", target);

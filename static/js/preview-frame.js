@@ -1,20 +1,20 @@
 /**
- * In the sandboxed frame of a preview, which can do nothing but show: the page around it sends the source once. Scripts in
- * the source never run: the policy of the frame has none, and they are taken out.
+ * Runs in the sandboxed frame of a preview, which can only show. The page around it sends the source once. Scripts in the
+ * source never run: the frame's policy forbids them, and they are removed.
  */
 {
-  const MOST_ROWS = 2_000;
-  const MOST_CELLS = 100_000;
-  /** What a page may show that cannot do anything here. */
-  const HARMLESS = new Set(["button", "form", "img", "input"]);
+  const MAX_ROWS = 2_000;
+  const MAX_CELLS = 100_000;
+  /** Elements that stay in a web page, since they can do nothing in this frame. */
+  const ALLOWED_ELEMENTS = new Set(["button", "form", "img", "input"]);
 
   /**
-   * A web page or a picture in its place, with its own styles.
+   * Shows a web page or a picture with its own styles.
    * @param {string} source
    */
   function showMarkup(source) {
     const parsed = new DOMParser().parseFromString(source, "text/html");
-    withoutLinks(parsed, HARMLESS);
+    removeLinks(parsed, ALLOWED_ELEMENTS);
     document.replaceChild(document.adoptNode(parsed.documentElement), document.documentElement);
   }
 
@@ -27,10 +27,10 @@
   }
 
   /**
-   * The rows of a table as in RFC 4180, at most `MOST_ROWS`.
+   * Parses a table by RFC 4180, up to `MAX_ROWS` rows. `whole`: it has no more.
    * @param {string} source @param {string} separator @returns {{rows: string[][], whole: boolean}}
    */
-  function rowsOf(source, separator) {
+  function parseTable(source, separator) {
     const rows = [[""]];
     let quoted = false;
     let cells = 1;
@@ -45,7 +45,7 @@
         row.push("");
         cells += 1;
       } else if (!quoted && sign === "\n") {
-        if (rows.length > MOST_ROWS || cells > MOST_CELLS) return { rows, whole: false };
+        if (rows.length > MAX_ROWS || cells > MAX_CELLS) return { rows, whole: false };
         rows.push([""]);
         cells += 1;
       } else if (quoted || sign !== "\r") row[row.length - 1] += sign;
@@ -53,9 +53,9 @@
     return { rows, whole: true };
   }
 
-  /** @param {string} source @param {string} separator @param {string} more the sentence where there is more */
+  /** @param {string} source @param {string} separator @param {string} more the sentence for a table that is cut */
   function showTable(source, separator, more) {
-    const { rows: lines, whole } = rowsOf(source, separator);
+    const { rows: lines, whole } = parseTable(source, separator);
     const rows = lines.filter((cells) => cells.length > 1 || cells[0] !== ""); // without blank lines
     const table = document.createElement("table");
     for (const [number, cells] of rows.entries()) {

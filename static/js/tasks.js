@@ -1,5 +1,5 @@
-/** The pages of tasks: what a swap of the list would forget, keys, and dragging. The selection is where the focus is. */
-import { holdsText, isOurs } from "./drafts.js";
+/** The pages of tasks: the focus across swaps of the list, keys, and dragging. The focused row is the selected one. */
+import { isFromProduct, isTextForm } from "./drafts.js";
 import { onNews } from "./live.js";
 import { all, announce, around, find, need } from "./page.js";
 
@@ -10,9 +10,9 @@ const KEYS_OFF = "glasshouse.tasks.keys-off";
 const ROW = "[data-row]";
 
 /** @param {string} selector */
-const follow = (selector) => find(HTMLElement, selector)?.click();
+const clickLink = (selector) => find(HTMLElement, selector)?.click();
 const rows = () => all(HTMLElement, ROW, region).filter((row) => row.checkVisibility());
-const current = () => around(HTMLElement, ROW, document.activeElement);
+const currentRow = () => around(HTMLElement, ROW, document.activeElement);
 
 /**
  * An element of the row itself, not of a row inside it.
@@ -20,62 +20,63 @@ const current = () => around(HTMLElement, ROW, document.activeElement);
  * @param {Element | null | undefined} row
  * @param {string} selector
  */
-function own(row, selector) {
+function findInRow(row, selector) {
   return row ? all(HTMLElement, selector, row).find((each) => each.closest(ROW) === row) : undefined;
 }
 
-// --- what a swap would forget ---
+// --- the focus and texts across swaps ---
 
 /** @type {{id: string, at: number} | null} the row that had the focus */
-let kept = null;
-let wanted = ""; // what is to have the focus after the swap, where it is not what had it
+let focusedRow = null;
+let focusAfterSwap = ""; // selector of the element that gets the focus after the swap; empty: the element that had it
 
 document.body.addEventListener("htmx:beforeSwap", ({ detail }) => {
   if (detail.target !== region) return;
   if (!detail.serverResponse.includes('id="tasks"')) {
-    detail.shouldSwap = false; // signed out meanwhile
-    if (!holdsText(detail.requestConfig.elt)) location.reload(); // a form with a text says so itself
+    detail.shouldSwap = false; // the user is signed out
+    if (!isTextForm(detail.requestConfig.elt)) location.reload(); // a form with text shows the error itself
     return;
   }
   if (!detail.shouldSwap) return;
-  const row = current();
-  kept = { id: row?.id ?? "", at: row ? rows().indexOf(row) : -1 };
+  const row = currentRow();
+  focusedRow = { id: row?.id ?? "", at: row ? rows().indexOf(row) : -1 };
 });
 
 document.body.addEventListener("htmx:afterSettle", () => {
-  if (!kept) return;
-  refocus(kept);
-  kept = null;
-  prepare();
-  announce("nextchange"); // runs stay as they are until they look
+  if (!focusedRow) return;
+  refocus(focusedRow);
+  focusedRow = null;
+  showGrips();
+  announce("nextchange"); // runs are refreshed on this event
 });
 
 /** @param {{id: string, at: number}} row */
 function refocus({ id, at }) {
-  if (wanted) find(HTMLElement, wanted, region)?.focus();
-  wanted = "";
+  if (focusAfterSwap) find(HTMLElement, focusAfterSwap, region)?.focus();
+  focusAfterSwap = "";
   if (document.activeElement !== document.body) return;
   const there = rows();
   const row =
-    own(document.getElementById(id), "[data-focus]") ?? own(there[Math.min(at, there.length - 1)], "[data-focus]");
+    findInRow(document.getElementById(id), "[data-focus]") ??
+    findInRow(there[Math.min(at, there.length - 1)], "[data-focus]");
   row?.focus();
 }
 
 onNews("tasks", () => announce("taskschange"));
 
-// What is sent leaves its field at once, so that the next can be written there; what is refused comes back.
+// A sent text leaves its field at once, so that the next one can be written. If it is refused, it comes back.
 /** @type {WeakMap<XMLHttpRequest, {field: HTMLTextAreaElement | HTMLInputElement, text: string}>} */
-const sent = new WeakMap();
+const sentTexts = new WeakMap();
 
 document.body.addEventListener("htmx:beforeSend", ({ detail: { elt, xhr } }) => {
   const field = elt.matches("form") ? elt.querySelector("[data-enter]") : null;
   if (!(field instanceof HTMLTextAreaElement || field instanceof HTMLInputElement)) return;
-  sent.set(xhr, { field, text: field.value });
+  sentTexts.set(xhr, { field, text: field.value });
   field.value = "";
 });
 document.body.addEventListener("htmx:afterRequest", ({ detail: { elt, successful, xhr } }) => {
-  if (successful && isOurs(xhr)) return elt.querySelector("[data-problem]")?.replaceChildren();
-  const { field, text } = sent.get(xhr) ?? {};
+  if (successful && isFromProduct(xhr)) return elt.querySelector("[data-problem]")?.replaceChildren();
+  const { field, text } = sentTexts.get(xhr) ?? {};
   if (field) field.value = [text, field.value].filter(Boolean).join("\n");
 });
 
@@ -83,49 +84,49 @@ document.body.addEventListener("htmx:afterRequest", ({ detail: { elt, successful
 
 /** @type {Record<string, () => void>} */
 const KEYS = {
-  j: () => step(1),
-  k: () => step(-1),
-  x: () => own(current(), "[data-tick]")?.click(),
-  e: () => edit("[data-editing] [name=title], [data-title]"),
-  m: () => edit("[data-day-field]"),
-  J: () => own(current(), "[data-down]")?.click(),
-  K: () => own(current(), "[data-up]")?.click(),
+  j: () => moveFocus(1),
+  k: () => moveFocus(-1),
+  x: () => findInRow(currentRow(), "[data-tick]")?.click(),
+  e: () => openEditor("[data-editing] [name=title], [data-title]"),
+  m: () => openEditor("[data-day-field]"),
+  J: () => findInRow(currentRow(), "[data-down]")?.click(),
+  K: () => findInRow(currentRow(), "[data-up]")?.click(),
   n: () => find(HTMLElement, "[data-add] textarea")?.focus(),
-  o: unfold,
-  "[": () => follow('[rel="prev"]'),
-  "]": () => follow('[rel="next"]'),
-  t: () => follow("[data-today]"),
+  o: toggleChecklist,
+  "[": () => clickLink('[rel="prev"]'),
+  "]": () => clickLink('[rel="next"]'),
+  t: () => clickLink("[data-today]"),
 };
 
 /** @param {number} by */
-function step(by) {
+function moveFocus(by) {
   const there = rows();
-  const row = current();
+  const row = currentRow();
   const first = by > 0 ? 0 : there.length - 1;
   const next = row ? Math.min(Math.max(there.indexOf(row) + by, 0), there.length - 1) : first;
-  own(there[next], "[data-focus]")?.focus();
+  findInRow(there[next], "[data-focus]")?.focus();
 }
 
 /** @param {string} selector */
-function edit(selector) {
-  const row = current();
-  const opener = own(row, "[data-edit]");
-  const shown = opener ? own(row, selector) : find(HTMLElement, selector, region);
+function openEditor(selector) {
+  const row = currentRow();
+  const opener = findInRow(row, "[data-edit]");
+  const shown = opener ? findInRow(row, selector) : find(HTMLElement, selector, region);
   if (shown) return shown.focus();
-  wanted = selector;
+  focusAfterSwap = selector;
   opener?.click();
 }
 
-function unfold() {
-  const row = current();
-  const list = around(HTMLDetailsElement, "[data-checklist]", row) ?? own(row, "[data-checklist]");
+function toggleChecklist() {
+  const row = currentRow();
+  const list = around(HTMLDetailsElement, "[data-checklist]", row) ?? findInRow(row, "[data-checklist]");
   if (!(list instanceof HTMLDetailsElement)) return;
   if (list.contains(document.activeElement)) need(HTMLElement, "summary", list).focus();
   list.open = !list.open;
 }
 
 /** @param {KeyboardEvent} event */
-function leave({ target }) {
+function cancelEditing({ target }) {
   const editing = around(HTMLElement, "[data-editing]", target);
   const cancel = find(HTMLElement, "[data-cancel]", editing);
   if (cancel) cancel.click();
@@ -134,7 +135,7 @@ function leave({ target }) {
 
 document.addEventListener("keydown", (event) => {
   if (event.ctrlKey || event.metaKey || event.altKey || event.isComposing) return;
-  if (event.key === "Escape") return leave(event);
+  if (event.key === "Escape") return cancelEditing(event);
   if (
     event.key === "Enter" &&
     !event.shiftKey &&
@@ -159,16 +160,16 @@ keysOn.addEventListener("change", () => {
 });
 need(HTMLElement, "#keys-opener").hidden = false;
 
-// --- dragging, to another place in the list or onto a day ---
+// --- dragging a row to another place in the list or to a day ---
 
 /**
- * The row that is dragged stays in the page all the while and the others change sides, since a pointer is lost with the
- * element that it holds.
+ * The dragged row stays in the page and the other rows move around it, since a pointer capture ends if its element is
+ * removed.
  *
  * @typedef {object} Drag
  * @property {HTMLElement} row
- * @property {Element | null} behind what it stood behind at the beginning
- * @property {HTMLElement | null} day what it is held over
+ * @property {Element | null} behind the row before it at the beginning
+ * @property {HTMLElement | null} day the day under the pointer
  */
 /** @type {Drag | null} */
 let drag = null;
@@ -185,26 +186,26 @@ region.addEventListener("pointerdown", (event) => {
 
 region.addEventListener("pointermove", (event) => {
   if (!drag) return;
-  aim(drag, event);
+  aimAtDay(drag, event);
   if (drag.day) return;
   const { previousElementSibling: above, nextElementSibling: below } = drag.row;
-  if (above && event.clientY < middle(above)) drag.row.after(above);
-  else if (below && event.clientY > middle(below)) drag.row.before(below);
+  if (above && event.clientY < middleOf(above)) drag.row.after(above);
+  else if (below && event.clientY > middleOf(below)) drag.row.before(below);
 });
 
 region.addEventListener("pointerup", () => {
   if (!drag) return;
   const { row, day, behind } = drag;
-  letGo(drag);
+  endDrag(drag);
   if (day) moveTo(row, day.dataset.day ?? "");
-  else if (row.previousElementSibling !== behind) place(row, row.previousElementSibling);
+  else if (row.previousElementSibling !== behind) storePlace(row, row.previousElementSibling);
 });
 
 region.addEventListener("pointercancel", () => drag && putBack(drag));
 document.addEventListener("keydown", (event) => event.key === "Escape" && drag && putBack(drag));
 
-/** A day task over a day of the week. @param {Drag} drag @param {PointerEvent} event */
-function aim(drag, { clientX, clientY }) {
+/** Marks the day of the week under a dragged day task. @param {Drag} drag @param {PointerEvent} event */
+function aimAtDay(drag, { clientX, clientY }) {
   const under = drag.row.dataset.move ? document.elementFromPoint(clientX, clientY) : null;
   const day = around(HTMLElement, "[data-day]:not([aria-current])", under);
   if (day === drag.day) return;
@@ -214,7 +215,7 @@ function aim(drag, { clientX, clientY }) {
 }
 
 /** @param {Drag} held */
-function letGo({ row, day }) {
+function endDrag({ row, day }) {
   drag = null;
   row.classList.remove("dragged");
   region.classList.remove("dragging");
@@ -223,20 +224,20 @@ function letGo({ row, day }) {
 
 /** @param {Drag} held */
 function putBack(held) {
-  letGo(held);
+  endDrag(held);
   if (held.behind) held.behind.after(held.row);
   else held.row.parentElement?.prepend(held.row);
 }
 
 /** @param {Element} element */
-function middle(element) {
+function middleOf(element) {
   const { top, height } = element.getBoundingClientRect();
   return top + height / 2;
 }
 
 /** @param {HTMLElement} row @param {Element | null} before */
-function place(row, before) {
-  const button = own(row, "[data-down]");
+function storePlace(row, before) {
+  const button = findInRow(row, "[data-down]");
   if (!(button instanceof HTMLButtonElement)) return;
   button.disabled = false;
   button.value = before ? before.id.replace("task-", "") : "";
@@ -250,7 +251,7 @@ function moveTo(row, day) {
   htmx.ajax("POST", row.dataset.move ?? "", { source: region, values });
 }
 
-function prepare() {
+function showGrips() {
   for (const grip of all(HTMLElement, "[data-grip]", region)) grip.hidden = false;
 }
-prepare();
+showGrips();

@@ -1,26 +1,26 @@
 /**
- * Files on their way: sent with progress, two at a time. Some go with the next message, as chips under its field. Others
- * go into the list of a page.
+ * Uploads with progress, two at a time. Files for the next message are chips under its field. Other files go into the list
+ * of a page.
  */
-import { draftOf, dropDraft, keepDraft } from "./drafts.js";
-import { all, announce, around, find, need, opensElsewhere, parse, sentences } from "./page.js";
+import { readDraft, removeDraft, saveDraft } from "./drafts.js";
+import { all, announce, around, find, need, opensNewTab, parse, sentences } from "./page.js";
 
 // --- sending ---
 
-const AT_ONCE = 2;
-const WORDS = "file-words";
-const sayOfFile = sentences(WORDS);
+const MAX_UPLOADS = 2;
+const WORDS_ID = "file-words";
+const sayOfFile = sentences(WORDS_ID);
 
 /**
- * fetch cannot tell the progress of what it sends, so this is an XMLHttpRequest.
+ * Uploads a file. Uses XMLHttpRequest, since `fetch` does not report the progress of uploads.
  * @param {File} file
  * @param {{url: string, token: string, onProgress: (words: string, share: number) => void}} how `share` is 0 to 1
  * @returns {Promise<string>} the server's HTML; rejected with an Error whose message is a sentence for people
  */
-function send(file, { url, token, onProgress }) {
+function sendFile(file, { url, token, onProgress }) {
   return new Promise((resolve, reject) => {
-    const most = Number(need(HTMLElement, `#${WORDS}`).dataset.most);
-    if (file.size > most) return reject(new Error(sayOfFile("tooLarge"))); // the server would break off in the middle
+    const most = Number(need(HTMLElement, `#${WORDS_ID}`).dataset.most);
+    if (file.size > most) return reject(new Error(sayOfFile("tooLarge"))); // the server would abort the upload
     const request = new XMLHttpRequest();
     const form = new FormData();
     form.append("file", file);
@@ -31,56 +31,56 @@ function send(file, { url, token, onProgress }) {
     });
     request.addEventListener("load", () => {
       if (request.status < 300) resolve(request.responseText);
-      else reject(new Error(sentence(request.responseText) || sayOfFile("refused")));
+      else reject(new Error(refusalSentence(request.responseText) || sayOfFile("refused")));
     });
     request.addEventListener("error", () => reject(new Error(sayOfFile("unreachable"))));
     request.open("POST", url);
-    request.setRequestHeader("HX-Request", "true"); // a fragment, please, for what is refused as well
+    request.setRequestHeader("HX-Request", "true"); // errors are fragments, too
     request.setRequestHeader("X-CSRFToken", token);
     request.send(form);
   });
 }
 
 /** @param {string} html */
-function sentence(html) {
+function refusalSentence(html) {
   return parse(html).querySelector(".problem")?.textContent.trim();
 }
 
-/** What a form proves itself with. @param {Element} form */
-function tokenOf(form) {
+/** Returns the CSRF token of a form. @param {Element} form */
+function csrfToken(form) {
   return need(HTMLInputElement, "[name=csrfmiddlewaretoken]", form).value;
 }
 
 /**
- * Files dropped or pasted. Text that is on the clipboard beside a picture of itself, as from a table, goes first.
+ * Returns dropped or pasted files. If the clipboard also has text, as for a copied table, it returns none.
  *
  * @param {DataTransfer | null} transfer
  */
-function filesOf(transfer) {
+function transferredFiles(transfer) {
   if (!transfer?.files.length || transfer.types.includes("text/plain")) return [];
   return [...transfer.files];
 }
 
-/** What says that files may be dropped on it. @type {HTMLElement | null} */
-let lit = null;
+/** The element that is highlighted as a drop target. @type {HTMLElement | null} */
+let dropTarget = null;
 
 /** @param {HTMLElement | null} place */
-function light(place) {
-  if (lit === place) return;
-  lit?.classList.remove("dropping");
+function highlight(place) {
+  if (dropTarget === place) return;
+  dropTarget?.classList.remove("dropping");
   place?.classList.add("dropping");
-  lit = place;
+  dropTarget = place;
 }
 
 /**
- * Files dropped or pasted anywhere on the page; without this a browser would leave the page and open them. A zone takes
- * only what is dropped on it.
+ * Accepts files that are dropped or pasted anywhere on the page; otherwise the browser would open them in its place. With a
+ * zone, accepts only files that are dropped on it.
  *
  * @param {(files: File[]) => void} take
  * @param {HTMLElement} marked
  * @param {HTMLElement | null} [zone]
  */
-function catchFiles(take, marked, zone) {
+function acceptFiles(take, marked, zone) {
   const place = zone ?? document.documentElement;
   /** @param {DragEvent} event */
   const carries = (event) => event.dataTransfer?.types.includes("Files");
@@ -88,19 +88,19 @@ function catchFiles(take, marked, zone) {
     if (!carries(event)) return;
     event.preventDefault();
     event.stopPropagation();
-    light(marked);
+    highlight(marked);
   });
-  place.addEventListener("dragleave", (event) => event.relatedTarget || light(null));
+  place.addEventListener("dragleave", (event) => event.relatedTarget || highlight(null));
   place.addEventListener("drop", (event) => {
     if (!carries(event)) return;
     event.preventDefault();
     event.stopPropagation();
-    light(null);
+    highlight(null);
     take([...(event.dataTransfer?.files ?? [])]);
   });
   if (zone) return;
   document.addEventListener("paste", (event) => {
-    const files = filesOf(event.clipboardData);
+    const files = transferredFiles(event.clipboardData);
     if (!files.length) return;
     event.preventDefault();
     take(files);
@@ -111,24 +111,24 @@ let running = 0;
 /** @type {(() => Promise<void>)[]} */
 const waiting = [];
 
-/** Uploads run two at a time. @param {() => Promise<void>} job */
-function queue(job) {
+/** Adds an upload. Two run at a time. @param {() => Promise<void>} job */
+function enqueueJob(job) {
   waiting.push(job);
-  next();
+  startNext();
 }
 
-function next() {
-  const job = running < AT_ONCE && waiting.shift();
+function startNext() {
+  const job = running < MAX_UPLOADS && waiting.shift();
   if (!job) return;
   running += 1;
   job().finally(() => {
     running -= 1;
-    next();
+    startNext();
   });
 }
 
-/** A button that takes away what was said of a file. @returns {HTMLButtonElement} */
-function dismissal() {
+/** Returns a button that removes the message about a file. @returns {HTMLButtonElement} */
+function dismissButton() {
   const button = document.createElement("button");
   button.type = "button";
   button.className = "quiet";
@@ -136,25 +136,25 @@ function dismissal() {
   return button;
 }
 
-// --- what goes with the next message ---
+// --- files for the next message ---
 
-const NIL = "00000000-0000-0000-0000-000000000000"; // stands for the id in the address of a chip
+const NIL = "00000000-0000-0000-0000-000000000000"; // placeholder for the id in the address of a chip
 
 /**
- * The server renders a chip; it refreshes itself until the file is read. The hidden inputs inside are what the form
- * sends. This browser keeps the ids until then.
+ * The files of the next message. The server renders their chips, which refresh themselves until the files are read. The
+ * form sends the hidden inputs in the chips. This browser keeps the ids until then.
  */
 export class Attachments {
   /**
    * @param {HTMLFormElement} form
-   * @param {string} kept the name under which the ids are kept
-   * @param {() => void} onChange a chip came, went or has another state
+   * @param {string} kept the name of the draft that keeps the ids
+   * @param {() => void} onChange called when a chip is added, removed or changes its state
    */
   constructor(form, kept, onChange) {
     this.form = form;
     this.kept = kept;
     this.chips = need(HTMLElement, "#chips", form);
-    /** @type {Element[]} what goes with the message that is being sent */
+    /** @type {Element[]} the chips of the message that is being sent */
     this.going = [];
     const field = need(HTMLInputElement, "#attach-files", form);
     need(HTMLElement, "#attach", form).hidden = false;
@@ -163,7 +163,7 @@ export class Attachments {
       this.#take([...(field.files ?? [])]);
       field.value = "";
     });
-    catchFiles((files) => this.#take(files), form);
+    acceptFiles((files) => this.#take(files), form);
     form.addEventListener("attachfile", ({ detail }) => this.#add(detail.id));
     this.chips.addEventListener("click", ({ target }) => {
       if (!around(Element, "[data-remove-chip]", target)) return;
@@ -180,11 +180,11 @@ export class Attachments {
       announce("planchange");
       this.picker.refresh();
     }).observe(this.chips, { childList: true, subtree: true, attributeFilter: ["data-status"] });
-    this.put((draftOf(kept) ?? "").split(" ").filter(Boolean));
+    this.put((readDraft(kept) ?? "").split(" ").filter(Boolean));
     this.#keep();
   }
 
-  /** Whether every file can be sent; a chip that cannot says why. */
+  /** Whether all files can be sent. Other chips show their problems. */
   get ready() {
     return all(HTMLElement, ".chip", this.chips).every((chip) => chip.dataset.status === "ready");
   }
@@ -202,32 +202,32 @@ export class Attachments {
     for (const id of ids) this.#add(id);
   }
 
-  /** The files that are there now go with the message that is being sent; what is added from here on does not. */
+  /** Assigns the present files to the message that is being sent. Files that are added later belong to the next one. */
   hold() {
     this.going = [...this.chips.children];
   }
 
-  /** They were not sent. */
+  /** Returns the files of a message that was not sent. */
   release() {
     this.going = [];
   }
 
-  /** They were sent. */
+  /** Removes the files of a message that was sent. */
   clear() {
     for (const chip of this.going) chip.remove();
-    this.#keep(); // now: the observer comes too late when the page is left
+    this.#keep(); // at once, since the observer runs too late if the page is left
   }
 
-  /** @param {string} kept the name under which the ids are kept from now on */
+  /** @param {string} kept the new name of the draft that keeps the ids */
   keepAs(kept) {
-    dropDraft(this.kept);
+    removeDraft(this.kept);
     this.kept = kept;
     this.#keep();
   }
 
   #keep() {
     const ids = all(Element, '[id^="chip-"]', this.chips).map((chip) => chip.id.slice("chip-".length));
-    keepDraft(this.kept, ids.join(" "));
+    saveDraft(this.kept, ids.join(" "));
   }
 
   #ids() {
@@ -241,10 +241,10 @@ export class Attachments {
     for (const file of files) this.add(file);
   }
 
-  /** @param {File} file @returns {Promise<boolean>} whether it is on the server, and goes with the message */
+  /** @param {File} file @returns {Promise<boolean>} whether it was uploaded and belongs to the message */
   add(file) {
     const { chip, word } = this.#placeholder(file.name);
-    return new Promise((resolve) => queue(async () => resolve(await this.#upload(file, chip, word))));
+    return new Promise((resolve) => enqueueJob(async () => resolve(await this.#upload(file, chip, word))));
   }
 
   /** @param {string} text */
@@ -262,7 +262,7 @@ export class Attachments {
     return { chip, word };
   }
 
-  /** A file that is on the server already; one that is there no more goes without a word. @param {string} id */
+  /** Adds a chip for a file on the server. The chip of a deleted file disappears. @param {string} id */
   async #add(id) {
     if (document.getElementById(`chip-${id}`)) return;
     const { chip, word } = this.#placeholder("…");
@@ -275,7 +275,7 @@ export class Attachments {
     else this.#failed(chip, word, sayOfFile("unloaded"));
   }
 
-  /** @param {HTMLElement} chip what stands in for it @param {string} html */
+  /** Replaces the placeholder by the server's chip. @param {HTMLElement} chip the placeholder @param {string} html */
   #arrived(chip, html) {
     const made = need(HTMLElement, ".chip", parse(`<ul>${html}</ul>`));
     const same = document.getElementById(made.id);
@@ -291,8 +291,8 @@ export class Attachments {
     const onProgress = (words) => (word.textContent = words);
     try {
       const url = this.chips.dataset.uploadUrl ?? "";
-      const html = await send(file, { url, token: tokenOf(this.form), onProgress });
-      if (!chip.isConnected) return false; // sent or removed meanwhile; the file is among one's files
+      const html = await sendFile(file, { url, token: csrfToken(this.form), onProgress });
+      if (!chip.isConnected) return false; // the chip was sent or removed; the file stays in the user's files
       this.#arrived(chip, html);
       return true;
     } catch (error) {
@@ -309,13 +309,13 @@ export class Attachments {
     why.className = "why";
     why.role = "alert";
     why.textContent = reason;
-    const button = dismissal();
+    const button = dismissButton();
     button.dataset.removeChip = "";
     chip.append(button, why);
   }
 }
 
-/** The menu of the ＋, and the sheet in which files that are there already are chosen. htmx fills the sheet. */
+/** The menu of the ＋, and the sheet that offers uploaded files. htmx fills the sheet. */
 class Picker {
   /**
    * @param {HTMLFormElement} form
@@ -329,10 +329,10 @@ class Picker {
     });
     this.sheet = find(HTMLElement, "#picker");
     this.field = find(HTMLInputElement, "#picker-search", this.sheet);
-    if (this.sheet) this.#open(this.sheet, menu, onChoose); // without a model no line a file could be held against
+    if (this.sheet) this.#open(this.sheet, menu, onChoose); // without a model there is no sheet
   }
 
-  /** What is chosen has changed, so other files may cross the line. */
+  /** Reloads the sheet after a change of the chosen files, since it shows which files still fit. */
   refresh() {
     if (this.field && this.sheet?.matches(":popover-open")) htmx.trigger(this.field, "refresh");
   }
@@ -340,7 +340,7 @@ class Picker {
   /** @param {HTMLElement} sheet @param {HTMLElement} menu @param {(id: string) => void} onChoose */
   #open(sheet, menu, onChoose) {
     need(HTMLElement, "#attach-pick", menu).addEventListener("click", () => {
-      menu.hidePopover(); // first, so that the focus later comes back to the ＋
+      menu.hidePopover(); // before the sheet, so that the focus returns to the ＋ later
       sheet.showPopover();
     });
     sheet.addEventListener("toggle", ({ newState }) => {
@@ -355,21 +355,21 @@ class Picker {
     });
   }
 
-  /** Rows that are not there ask for no state. @param {HTMLElement} sheet */
+  /** Empties a closed sheet, so that its rows send no requests. @param {HTMLElement} sheet */
   #empty(sheet) {
     if (this.field) this.field.value = "";
     need(HTMLElement, "#picks", sheet).replaceChildren();
   }
 }
 
-// --- what goes into the list of the page ---
+// --- files for the list of the page ---
 
 /** @param {HTMLFormElement} form */
-function takeUploads(form) {
+function setUpUploads(form) {
   const field = need(HTMLInputElement, "input[type=file]", form);
   /** @param {File[]} files */
   const take = (files) => {
-    for (const file of files) enqueue(form, file);
+    for (const file of files) enqueueUpload(form, file);
   };
   for (const each of all(HTMLElement, "[data-without-scripts]", form)) each.hidden = true;
   for (const each of all(HTMLElement, "[data-with-scripts]", form)) each.hidden = false;
@@ -377,12 +377,12 @@ function takeUploads(form) {
     take([...(field.files ?? [])]);
     field.value = "";
   });
-  field.classList.add("visually-hidden"); // its label is the button; the keyboard reaches it as before
-  catchFiles(take, form, form.closest("[data-drop-zone]"));
+  field.classList.add("visually-hidden"); // its label is the button; the keyboard still reaches it
+  acceptFiles(take, form, form.closest("[data-drop-zone]"));
 }
 
 /** @param {HTMLFormElement} form @param {File} file */
-function enqueue(form, file) {
+function enqueueUpload(form, file) {
   const line = document.createElement("li");
   const name = document.createElement("span");
   const bar = document.createElement("progress");
@@ -393,13 +393,13 @@ function enqueue(form, file) {
   bar.setAttribute("aria-label", file.name);
   line.append(name, bar, word);
   need(HTMLElement, "#uploads").append(line);
-  queue(() => upload(form, file, { line, bar, word }));
+  enqueueJob(() => upload(form, file, { line, bar, word }));
 }
 
 /**
  * @param {HTMLFormElement} form
  * @param {File} file
- * @param {{line: HTMLElement, bar: HTMLProgressElement, word: HTMLElement}} shown where its progress is
+ * @param {{line: HTMLElement, bar: HTMLProgressElement, word: HTMLElement}} shown the elements that show its progress
  */
 async function upload(form, file, { line, bar, word }) {
   /** @param {string} words @param {number} share */
@@ -408,32 +408,32 @@ async function upload(form, file, { line, bar, word }) {
     bar.value = share;
   };
   try {
-    const html = await send(file, { url: form.getAttribute("action") ?? "", token: tokenOf(form), onProgress });
+    const html = await sendFile(file, { url: form.getAttribute("action") ?? "", token: csrfToken(form), onProgress });
     const repeated = find(HTMLElement, "[data-repeated]", parse(`<ul>${html}</ul>`));
-    if (repeated) dismissible(line, bar, word, repeated.textContent);
+    if (repeated) showDismissible(line, bar, word, repeated.textContent);
     else line.remove();
     htmx.trigger(form.dataset.refresh ?? "", "refresh");
   } catch (error) {
     line.className = "problem";
-    dismissible(line, bar, word, error instanceof Error ? error.message : sayOfFile("refused"));
+    showDismissible(line, bar, word, error instanceof Error ? error.message : sayOfFile("refused"));
   }
 }
 
-/** @param {HTMLElement} line @param {HTMLProgressElement} bar @param {HTMLElement} word @param {string} sentence */
-function dismissible(line, bar, word, sentence) {
+/** @param {HTMLElement} line @param {HTMLProgressElement} bar @param {HTMLElement} word @param {string} text */
+function showDismissible(line, bar, word, text) {
   bar.remove();
-  word.textContent = sentence;
-  const button = dismissal();
+  word.textContent = text;
+  const button = dismissButton();
   button.addEventListener("click", () => line.remove());
   line.append(button);
 }
 
-// --- pictures, large ---
+// --- the large view of pictures ---
 
 document.addEventListener("click", (event) => {
   const link = around(HTMLAnchorElement, "[data-lightbox]", event.target);
   const dialog = find(HTMLDialogElement, "#lightbox");
-  if (!link || !dialog || opensElsewhere(event)) return;
+  if (!link || !dialog || opensNewTab(event)) return;
   event.preventDefault();
   const picture = need(HTMLImageElement, "img", dialog);
   picture.src = link.href;
@@ -446,4 +446,4 @@ document.addEventListener("click", ({ target }) => {
 });
 
 const uploads = find(HTMLFormElement, "[data-upload]");
-if (uploads) takeUploads(uploads);
+if (uploads) setUpUploads(uploads);

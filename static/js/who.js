@@ -1,10 +1,10 @@
-/** Who answers: the chip under the message field and what opens at it. One model, or up to three side by side. */
+/** The choice of who answers: a chip under the message field, and its sheet. One model, or up to three side by side. */
 import { all, around, find, need, parse } from "./page.js";
 
-const MOST = 3; // that answer at once
+const MAX_MODELS = 3; // models that answer one message
 
 /** @param {HTMLFormElement} form the composer */
-export function whoAnswers(form) {
+export function setUpModelChoice(form) {
   const sheet = find(HTMLElement, "#who", form);
   if (!sheet) return; // no model is connected
   const models = () => all(HTMLInputElement, "input[name=model]", sheet);
@@ -12,61 +12,61 @@ export function whoAnswers(form) {
   const persona = find(HTMLSelectElement, "select[name=persona]", sheet);
   const chosen = () => models().filter((each) => each.checked);
 
-  /** One is chosen by choosing another; several by ticking. */
-  function arrange() {
+  /** Shows radio buttons for one model, checkboxes for several. */
+  function updateInputTypes() {
     const several = compare?.checked ?? false;
     const kept = chosen()[0];
     for (const each of models()) each.type = several ? "checkbox" : "radio";
     if (!several && kept) kept.checked = true;
-    limit();
+    updateLimit();
   }
 
-  function limit() {
-    const full = Boolean(compare?.checked) && chosen().length >= MOST;
+  function updateLimit() {
+    const full = Boolean(compare?.checked) && chosen().length >= MAX_MODELS;
     for (const each of models()) each.disabled = full && !each.checked;
     const line = find(HTMLElement, "[data-who-limit]", sheet);
     if (line) line.textContent = full ? (line.dataset.whoLimit ?? "") : "";
   }
 
-  function name() {
+  function updateName() {
     const [first, ...others] = chosen().map((each) => each.dataset.name ?? "");
     const more = (sheet?.dataset.more ?? "").replace("{name}", first).replace("{count}", String(others.length));
     const as = persona?.selectedOptions[0]?.dataset.name;
     need(HTMLElement, "[data-who]", form).textContent = [others.length ? more : first, as].filter(Boolean).join(" · ");
   }
 
-  compare?.addEventListener("change", arrange);
+  compare?.addEventListener("change", updateInputTypes);
   sheet.addEventListener("change", ({ target }) => {
     const model = around(HTMLInputElement, "input[name=model]", target);
-    if (model && !chosen().length) model.checked = true; // somebody has to answer
-    limit();
-    name();
+    if (model && !chosen().length) model.checked = true; // at least one model must answer
+    updateLimit();
+    updateName();
   });
   const box = compare?.closest("label");
   if (box) box.hidden = false;
-  arrange();
-  offerEfforts(sheet, models);
-  search(sheet);
-  sheet.addEventListener("models", arrange);
-  sheet.addEventListener("toggle", ({ newState }) => newState === "open" && complete(sheet));
+  updateInputTypes();
+  setUpEfforts(sheet, models);
+  setUpSearch(sheet);
+  sheet.addEventListener("models", updateInputTypes);
+  sheet.addEventListener("toggle", ({ newState }) => newState === "open" && loadAllModels(sheet));
 }
 
 /**
- * Of many models the page has some; the others come among them. What is there stays the element it is: somebody may be at
- * it with the keyboard, and what was chosen stays so.
+ * Loads the models that a long list leaves out. Elements that are on the page already stay, with their focus and their
+ * choice.
  *
  * @param {HTMLElement} sheet
  */
-async function complete(sheet) {
+async function loadAllModels(sheet) {
   const link = find(HTMLAnchorElement, "[data-all-models]", sheet);
   const response = link && (await fetch(link.dataset.allModels ?? "").catch(() => null));
-  if (!response?.ok) return; // the link is there still, and leads to a page that has them
+  if (!response?.ok) return; // the link stays, and leads to a page with all models
   const found = parse(await response.text());
   const list = need(HTMLElement, ".who-models", sheet);
-  const known = new Map(all(HTMLElement, ".who-model", list).map((each) => [modelOf(each).value, each]));
+  const known = new Map(all(HTMLElement, ".who-model", list).map((each) => [modelInput(each).value, each]));
   let last = need(HTMLElement, "legend", list);
   for (const each of all(HTMLElement, ".who-model", found)) {
-    const there = known.get(modelOf(each).value);
+    const there = known.get(modelInput(each).value);
     if (!there) last.after(each);
     last = there ?? each;
   }
@@ -78,14 +78,14 @@ async function complete(sheet) {
 }
 
 /** @param {HTMLElement} row */
-function modelOf(row) {
+function modelInput(row) {
   return need(HTMLInputElement, "input[name=model]", row);
 }
 
-/** As if a person had chosen it, and it alone. @param {HTMLFormElement} form @param {string} model its id */
+/** Chooses this model alone, as a click does. @param {HTMLFormElement} form @param {string} model its id */
 export async function chooseModel(form, model) {
   const choice = () => find(HTMLInputElement, `input[name=model][value="${CSS.escape(model)}"]`, form);
-  if (!choice()) await complete(need(HTMLElement, "#who", form));
+  if (!choice()) await loadAllModels(need(HTMLElement, "#who", form));
   const compare = find(HTMLInputElement, "[data-compare]:checked", form);
   if (compare) {
     compare.checked = false;
@@ -94,8 +94,8 @@ export async function chooseModel(form, model) {
   choice()?.click();
 }
 
-/** Of the efforts of reasoning, those that the first chosen model takes. @param {HTMLElement} sheet @param {() => HTMLInputElement[]} models */
-function offerEfforts(sheet, models) {
+/** Offers the efforts of reasoning that the first chosen model accepts. @param {HTMLElement} sheet @param {() => HTMLInputElement[]} models */
+function setUpEfforts(sheet, models) {
   const place = find(HTMLElement, "[data-effort]", sheet);
   if (!place) return;
   const efforts = need(HTMLSelectElement, "select", place);
@@ -111,8 +111,8 @@ function offerEfforts(sheet, models) {
   show();
 }
 
-/** Where there are many models. @param {HTMLElement} sheet */
-function search(sheet) {
+/** Sets up the search field for long lists of models. @param {HTMLElement} sheet */
+function setUpSearch(sheet) {
   const field = find(HTMLInputElement, "[data-who-search]", sheet);
   if (!field) return;
   field.hidden = false;
@@ -124,7 +124,7 @@ function search(sheet) {
     }
   };
   field.addEventListener("input", (event) => {
-    event.stopPropagation(); // it is no part of the draft
+    event.stopPropagation(); // the search is not part of the draft
     show();
   });
   sheet.addEventListener("models", show);

@@ -110,9 +110,9 @@ def test_counting_goes_on_where_a_dead_worker_left_it(upload: Upload, user: User
     done = {CATCH_ALL: {"each": [99], "as_history_4": 103}}
     Message.objects.filter(pk=first.pk).update(tokens=done)
     Import.objects.filter(pk=job.pk).update(heartbeat=timezone.now() - timedelta(seconds=61))
-    assert counting.COUNTS.to_hand_out() == [job.pk]
+    assert counting.COUNTING_JOBS.to_hand_out() == [job.pk]
     counting.run(job.pk)
-    assert counting.COUNTS.to_hand_out() == [] and Message.objects.get(pk=first.pk).tokens == done
+    assert counting.COUNTING_JOBS.to_hand_out() == [] and Message.objects.get(pk=first.pk).tokens == done
     assert others and all(CATCH_ALL in Message.objects.get(pk=each.pk).tokens for each in others)
 
 
@@ -217,7 +217,7 @@ def test_a_zip_bomb_is_refused_while_it_is_unpacked(monkeypatch: pytest.MonkeyPa
     bomb = as_zip(b"[" + b" " * 50_000_000 + b"]")
     assert len(bomb) < 100_000
     with pytest.raises(ProductError) as caught:
-        list(stream.rows(io.BytesIO(bomb)))
+        list(stream.export_rows(io.BytesIO(bomb)))
     assert caught.value.code == "export_too_large"
 
 
@@ -241,9 +241,11 @@ def test_a_hostile_conversation_costs_itself_and_not_the_others(upload: Upload, 
     ],
 )
 def test_only_what_is_looked_at_counts_and_has_limits(monkeypatch: pytest.MonkeyPatch, row: Any, why: str) -> None:
-    monkeypatch.setattr(stream, "MAX_CONVERSATION", 1_000)
+    monkeypatch.setattr(stream, "MAX_CONVERSATION_LENGTH", 1_000)
     rows = [
-        each for each in stream.rows(io.BytesIO(as_json(row, {"title": "next"}))) if isinstance(each, stream.ExportRow)
+        each
+        for each in stream.export_rows(io.BytesIO(as_json(row, {"title": "next"})))
+        if isinstance(each, stream.ExportRow)
     ]
     assert why in Sentence.load(rows[0].why).english and bool(why) == bool(rows[0].why)
     assert rows[0].value["title"] == "M"
@@ -252,9 +254,9 @@ def test_only_what_is_looked_at_counts_and_has_limits(monkeypatch: pytest.Monkey
 
 @pytest.mark.parametrize("size", range(1, 40))
 def test_pieces_of_any_size_make_the_same_conversations(monkeypatch: pytest.MonkeyPatch, size: int) -> None:
-    monkeypatch.setattr(stream, "PIECE", size)
+    monkeypatch.setattr(stream, "PIECE_BYTES", size)
     text = rb'[{"title": "\ud83d\ude00 \\ud83d \\\\ \" \ud83d. \ude00 \u00e9\ud83d\ude00"}]'
-    (row,) = (each for each in stream.rows(io.BytesIO(text)) if isinstance(each, stream.ExportRow))
+    (row,) = (each for each in stream.export_rows(io.BytesIO(text)) if isinstance(each, stream.ExportRow))
     assert row.value == {"title": '\U0001f600 \\ud83d \\\\ " ?. ? \xe9\U0001f600'}
 
 
@@ -378,7 +380,7 @@ def test_administrators_try_imports_again_and_remove_them(failed: Import, admin_
 
     assert press("retry") == "The import begins again."
     assert Import.objects.get().status == "queued"
-    assert press("remove") == "This import is under way. Remove it when it is done."
+    assert press("remove") == "This import is under way. Remove it after it has ended."
     jobs.run(failed.pk)
     assert press("remove") == "The import is removed."
     assert not Import.objects.exists()

@@ -113,7 +113,7 @@ def test_a_chat_of_open_webui_keeps_messages_order_branches_and_times(
     )
     models = {row.text: row.model for row in Message.objects.filter(conversation=place)}
     assert models["Green."] == model and models["Black."] is None
-    assert "“gpt-4o”" in why(job) and "Instructions that stood before the conversation: 1." in why(job)
+    assert "“gpt-4o”" in why(job) and "Instructions before the conversation: 1." in why(job)
 
 
 def test_a_chat_of_the_first_versions_is_a_list_of_messages(upload: Upload, user: User) -> None:
@@ -154,7 +154,7 @@ def test_reasoning_is_kept_apart_and_tools_are_named_as_lost(upload: Upload, use
     parts = [row.parts[0] for row in Message.objects.filter(role="assistant").order_by("depth")]
     assert parts[0] == {"type": "reasoning", "text": "Is it <cold>?\nNo."}
     assert parts[1] == {"type": "reasoning", "text": "Let me count."}
-    assert "Calls of tools, whose results do not come: 3." in why(job)
+    assert "Tool calls whose results were not imported: 3." in why(job)
 
 
 def test_files_come_by_their_bytes_by_their_text_or_by_name(upload: Upload, user: User) -> None:
@@ -172,8 +172,8 @@ def test_files_come_by_their_bytes_by_their_text_or_by_name(upload: Upload, user
     contents = [open_blob(file=row.file).read() if row.file else None for row in rows]
     assert contents == [PIXEL, b"The fee is 42.", None]
     for sentence in (
-        "Files whose bytes are missing, so only their names came: 1.",
-        "Files of which only the text came: 1.",
+        "Files without content, imported by name only: 1.",
+        "Files imported as text only: 1.",
         "References to collections, notes and other conversations: 1.",
     ):
         assert sentence in why(job)
@@ -232,7 +232,7 @@ def test_prompts_models_and_memories_come_from_their_own_exports(upload: Upload,
     file = File.objects.get(owner=user)
     assert open_blob(file=file).read() == b"- Drinks tea.\n- Has a cat.\n"
     sentences = " ".join(why(job, number) for number in range(len(job.results)))
-    assert "“Cook” comes without: tools." in sentences and "only settings of a model" in sentences
+    assert "“Cook” was imported without: tools." in sentences and "only settings of a model" in sentences
     again = upload(archive.getvalue(), "moving.zip")
     assert (again.imported, again.known) == (0, 1)
     assert [rows.count() for rows in (SavedPrompt.objects, Persona.objects, File.objects)] == [1, 1, 1]
@@ -291,9 +291,9 @@ def test_parts_of_librechat_that_are_no_words(upload: Upload, user: User) -> Non
     assert [row.name for row in Attachment.objects.order_by("id")] == ["cat.pdf", "cat.png"]
     assert Message.objects.get(parts__0__type="reasoning").parts[0]["text"] == "Hm."
     for sentence in (
-        "Calls of tools",
+        "Tool calls",
         "Ratings of answers: 1.",
-        "Errors in the place of an answer: 1.",
+        "Errors instead of an answer: 1.",
         "names came: 2.",
     ):
         assert sentence in why(job)
@@ -351,7 +351,7 @@ def test_pictures_code_and_citations_of_chatgpt_come_along(upload: Upload, user:
     assert {name: open_blob(file=file).read() for name, file in files.items() if file} == {
         "picture.png": PIXEL, "picture.webp": b"RIFF",
     }  # fmt: skip
-    assert "Marks of citations without a link: 1." in why(job) and "Calls of tools" in why(job)
+    assert "Citation marks without a link: 1." in why(job) and "Tool calls" in why(job)
     assert "“gpt-4o”" in why(job)
 
 
@@ -404,8 +404,8 @@ def test_pasted_texts_and_artifacts_of_claude_come_along(upload: Upload, user: U
     assert open_blob(file=attachment.file).read() == b"Pasted words."
     assert shown(user)[1][1] == ("Here it is.\n\n**Sum**\n\n```python\na = 1\n```\n\n**Sum**\n\n```python\na = 2\n```")
     assert Message.objects.get(depth=1).parts[0] == {"type": "reasoning", "text": "Hm."}
-    assert "Changes of artifacts without their text: 1." in why(job)
-    assert "Calls of tools, whose results do not come: 1." in why(job)
+    assert "Changes to artifacts without the changed text: 1." in why(job)
+    assert "Tool calls whose results were not imported: 1." in why(job)
 
 
 def many(number: int) -> bytes:
@@ -418,7 +418,7 @@ def test_an_import_that_is_interrupted_anywhere_completes_without_doubles(
     content = many(40)
     job = waiting(user, content)
     chance = random.Random(7)
-    original = jobs._one
+    original = jobs._import_conversation
     for _ in range(20):
         left = chance.randrange(1, 40)
 
@@ -430,7 +430,7 @@ def test_an_import_that_is_interrupted_anywhere_completes_without_doubles(
             return original(*args)
 
         with monkeypatch.context() as broken:
-            broken.setattr(jobs, "_one", dies)
+            broken.setattr(jobs, "_import_conversation", dies)
             with pytest.raises(SystemExit):
                 jobs.run(job.pk)
         Import.objects.filter(pk=job.pk).update(attempt=1, heartbeat=datetime(2020, 1, 1, tzinfo=UTC))
@@ -444,8 +444,8 @@ def test_an_import_that_is_interrupted_anywhere_completes_without_doubles(
 
 def test_a_paused_import_stops_and_goes_on(user: User, browser: Client, monkeypatch: pytest.MonkeyPatch) -> None:
     job = waiting(user, many(10))
-    monkeypatch.setattr(jobs, "SAVE_EVERY", 0.0)
-    original = jobs._one
+    monkeypatch.setattr(jobs, "SAVE_INTERVAL", 0.0)
+    original = jobs._import_conversation
 
     def pauses(*args: Any) -> Any:
         if Conversation.objects.filter(owner=user).count() == 4:
@@ -453,7 +453,7 @@ def test_a_paused_import_stops_and_goes_on(user: User, browser: Client, monkeypa
         return original(*args)
 
     with monkeypatch.context() as paused:
-        paused.setattr(jobs, "_one", pauses)
+        paused.setattr(jobs, "_import_conversation", pauses)
         jobs.run(job.pk)
     assert Import.objects.get(pk=job.pk).status == "paused"
     assert Conversation.objects.filter(owner=user).count() == 5

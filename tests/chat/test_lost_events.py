@@ -25,7 +25,7 @@ from chat.turns.emitter import Answer, load_answer
 from chat.turns.store import INTERRUPTED, Ending, TurnOutcome, TurnProgress, last_event
 from chat.turns.submit import Ask
 from chat.turns.submit import submit as begin
-from contrib.ag_ui.translation import RunHead, Translation
+from contrib.ag_ui.translation import RunContext, Translation
 from core.background import TURNS, on_database, streams_of_loop, submit
 from core.sentences import Sentence
 from llm.types.model_call import (
@@ -174,7 +174,7 @@ def said_by_openai(wires: list[WireEvent], row: Turn) -> tuple[str, list[str]]:
 
 
 def said_by_ag_ui(wires: list[WireEvent], row: Turn) -> list[dict[str, Any]]:
-    translation = Translation(RunHead("thread", "run", str(row.pk), "a", "m", (), str))
+    translation = Translation(RunContext("thread", "run", str(row.pk), "a", "m", (), str))
     events = [translation.begin(), *(event for wire in wires for event in translation.feed(wire))]
     events += translation.end(row)
     assert not problems(events)

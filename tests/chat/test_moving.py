@@ -191,7 +191,7 @@ def test_a_workspace_of_open_webui_moves_from_an_sqlite_file(
     check_open_webui(people)
     assert [group.name for group in people["olga"].groups.all()] == ["Kitchen"]  # a group with rights gives nothing
     assert "Tools in Python: 1." in report and "was an administrator there" in report
-    assert "Files whose bytes are missing, so only their names came: 1." in report
+    assert "Files without content, imported by name only: 1." in report
     job = Import.objects.get(owner=people["olga"])
     assert (job.name, job.status, job.imported) == ("Open WebUI", "done", 2)
     assert {result["outcome"] for result in Import.objects.get(owner=people["ivan"]).results} == {"imported", "skipped"}

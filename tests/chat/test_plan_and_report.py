@@ -9,7 +9,7 @@ import pytest
 from chat.models import Message
 from llm.models import Model
 from personas.models import Persona
-from personas.tools import TASKS
+from personas.tools import TASK_TOOLS
 from tests.application import Application
 from tests.chat.citing import ANSWER, CLAUSE, SEARCH, ask
 from tests.chat.documents import ask_and_wait, upload
@@ -37,7 +37,7 @@ def only(report: dict[str, Any]) -> dict[str, Any]:
 @pytest.fixture
 def busy_place(person: Person, place: str) -> str:
     """Files by search, tasks of today, a persona that may work on tasks, and a turn that has been."""
-    persona = Persona.objects.create(owner=person.user, name="Helper", instructions="Help.", tools=[TASKS])
+    persona = Persona.objects.create(owner=person.user, name="Helper", instructions="Help.", tools=[TASK_TOOLS])
     person.caller.http.patch(f"conversations/{place}/", json={"persona": str(persona.pk)})
     person.caller.post("tasks/", {"title": "Read the contract", "level": "task"}, expect=201)
     return place

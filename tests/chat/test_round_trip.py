@@ -395,7 +395,7 @@ def test_older_reports_come_as_numbers(
     newest = Turn.objects.filter(owner=olga).latest("pk")
     monkeypatch.setattr("chat.conversations.export.MAX_WHOLE", len(json.dumps(newest.report)) + 100)
     job = upload(b"".join(_zip(olga)))
-    assert why(job, "The fee") == "Older context reports that came as numbers only: 2."
+    assert why(job, "The fee") == "Older context reports imported as numbers only: 2."
     assert [bool(turn.report) for turn in Turn.objects.filter(owner=ivan).order_by("pk")] == [False, False, True]
     assert Turn.objects.filter(owner=ivan, context_used=700, context_limit=6_000).count() == 3
 
@@ -454,7 +454,7 @@ def test_everything_of_a_person_comes_back_as_another_persons(
     ivan.refresh_from_db()
     own = (ivan.language, ivan.timezone, ivan.theme, ivan.asks_before_search, ivan.tasks_in_prompts)
     assert own == ("vi", "Asia/Ho_Chi_Minh", "dark", True, False)
-    assert why(job, "The fee") == "Older context reports that came as numbers only: 1."
+    assert why(job, "The fee") == "Older context reports imported as numbers only: 1."
     assert why(job, "tasks.json") == "5 imported, 0 here already, 0 skipped."
     assert snapshot(olga) == before
 
@@ -541,9 +541,9 @@ QUESTION = {"id": "q", "parent": None, "role": "user", "parts": [{"type": "text"
     ("members", "reason"),
     [
         ({}, "It has no message."),
-        ({"messages": [{**QUESTION, "parent": "x"}]}, "not a tree"),
-        ({"messages": [QUESTION, QUESTION]}, "not a tree"),
-        ({"messages": [{**QUESTION, "role": "system"}]}, "not a tree"),
+        ({"messages": [{**QUESTION, "parent": "x"}]}, "do not form a tree"),
+        ({"messages": [QUESTION, QUESTION]}, "do not form a tree"),
+        ({"messages": [{**QUESTION, "role": "system"}]}, "do not form a tree"),
         ({"messages": ["x", 7, None]}, "It has no message."),
         ({"id": None, "messages": [QUESTION]}, "It has no id"),
         ({"messages": [{**QUESTION, "parts": [{"type": "text", "text": "x" * 1_000_001}]}]}, "more than 1,000,000"),

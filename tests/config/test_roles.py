@@ -198,7 +198,7 @@ def test_what_the_role_says_is_what_happens(place: Place, who: str) -> None:
     own, of_groups, expected = PEOPLE[who]
     person = place.person(own, of_groups)
     order = [None, *Role]
-    assert persona_roles.role_of(person, place.persona) == expected == role_in(place.project, person)
+    assert persona_roles.strongest_role(person, place.persona) == expected == role_in(place.project, person)
     client, wrong = Client(raise_request_exception=False), []
     client.force_login(person)
     filled = dict(place.addresses())

@@ -6,7 +6,7 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from llm.models import Model
-from personas.tools import TASKS
+from personas.tools import TASK_TOOLS
 from tests.conftest import Person
 from tests.e2e.conftest import PHONE, OpenBrowser, answer, ask, expect_complete, field, ready
 from tests.product import Product
@@ -20,7 +20,7 @@ BAD = {"tool_calls": [{"name": "no_such_tool", "arguments": {}}]}
 @pytest.fixture
 def place(product: Product, person: Person, model: Model) -> str:
     """Return the address of a conversation whose persona works on tasks, with a model that can call tools."""
-    body = {"name": "Helper", "instructions": "Help.", "tools": [TASKS]}
+    body = {"name": "Helper", "instructions": "Help.", "tools": [TASK_TOOLS]}
     persona = person.caller.post("personas/", body, expect=201)["id"]
     return f"{product.url}/c/{person.caller.post('conversations/', {'persona': persona}, expect=201)['id']}/"
 

@@ -11,7 +11,7 @@ import pytest
 from playwright.sync_api import expect
 
 from llm.models import Model
-from personas.tools import TASKS
+from personas.tools import TASK_TOOLS
 from tests.conftest import Person
 from tests.e2e.axe_steps import violations
 from tests.e2e.conftest import (
@@ -77,7 +77,7 @@ def answered(product: Product, person: Person, contracts: str) -> str:
 
     caller = person.caller
     caller.post("tasks/", {"title": "Buy cacao", "level": "task"}, expect=201)
-    body = {"name": "Helper", "instructions": "Help.", "tools": [TASKS], "model": in_thread(model)}
+    body = {"name": "Helper", "instructions": "Help.", "tools": [TASK_TOOLS], "model": in_thread(model)}
     persona = caller.post("personas/", body, expect=201)["id"]
     place = caller.post("conversations/", {"persona": persona, "project": contracts}, expect=201)["id"]
     thinking = {"reasoning": "First this, then that.", **CALL}

@@ -167,10 +167,10 @@ def test_prompts_saved_at_once_get_versions_of_their_own_and_one_is_active(commi
     [
         (
             {"window": 1064},
-            "The window must be above what is kept free for the answer and against errors, 1,064 tokens",
+            "The window must be above 1,064 tokens, which are kept free for the answer and against counting errors",
         ),
         ({"ceiling": 3000, "floor": 3000}, "The floor must be below the ceiling (3,000)"),
-        ({"window": 8000, "ceiling": 6976, "floor": 10}, "choose less than 6,976"),
+        ({"window": 8000, "ceiling": 6976, "floor": 10}, "Choose a ceiling below 6,976"),
         ({"floor_share": "0.65"}, "The floor&#x27;s share must be below the ceiling&#x27;s share."),
         ({"safety_margin": "1"}, "A margin of the whole window leaves nothing"),
         ({"catch_all_margin": "1"}, "A margin of the whole window leaves nothing"),

@@ -110,7 +110,7 @@ def test_an_administrator_may_no_more_over_the_api_than_in_the_admin(olga: Progr
 @pytest.mark.parametrize(
     ("changes", "field", "sentence"),
     [
-        ({"window": 1064}, "window", "must be above what is kept free for the answer and against errors, 1,064 tokens"),
+        ({"window": 1064}, "window", "must be above 1,064 tokens, which are kept free"),
         ({"ceiling": 3000}, "floor", "Enter both a ceiling and a floor"),
         ({"floor_share": "0.65"}, "floor_share", "below the ceiling's share"),
         ({"ui_share": 1.5}, "ui_share", "less than or equal to 1"),

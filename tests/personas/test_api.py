@@ -87,8 +87,8 @@ def test_what_cannot_be_is_refused_by_its_field(olga: Program, field: str, value
 
 
 def test_every_wrong_field_is_named_at_once(olga: Program) -> None:
-    problem = olga.post("personas/", {"name": "", "colours": "red", "tokens": 3}, expect=400)
-    assert set(wrong(problem)) == {"name", "instructions", "colours", "tokens"}
+    problem = olga.post("personas/", {"name": "", "flavour": "red", "tokens": 3}, expect=400)
+    assert set(wrong(problem)) == {"name", "instructions", "flavour", "tokens"}
 
 
 def test_a_change_makes_a_version_and_no_change_makes_none(olga: Program) -> None:

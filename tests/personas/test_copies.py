@@ -13,7 +13,7 @@ def test_a_copy_has_every_field_of_its_original_but_those_that_make_it_another(m
         owner=User.objects.create_user("pia"),
         name="Legal",
         icon="scales",
-        colour="teal",
+        colour="blue",
         memory=False,
         description="For contracts",
         instructions="Cite.",

@@ -231,7 +231,7 @@ def test_a_persona_with_more_tools_than_its_model_takes_says_so(
     client = signed_in(owner)
     assert "192 tools of servers" not in page(client, f"/personas/{persona.pk}/")  # nobody has asked the server yet
     try_tool_server(tool_server=row)
-    sentence = "These are 192 tools of servers, and the provider of m takes at most 128 in one request"
+    sentence = "These are 192 tools of servers. The provider of m accepts at most 128 tools in one request"
     assert sentence in page(client, f"/personas/{persona.pk}/")
     listed = words(client.get("/personas/tools/", {"tools": ["big__*"], "model": str(model.pk)}))
     assert sentence in listed and 'value="big__tool191"' in listed

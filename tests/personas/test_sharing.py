@@ -12,8 +12,8 @@ from accounts.models import PeopleGroup, Right, Role, User
 from core.errors import ProductError
 from personas import services
 from personas.models import Persona, PersonaShare
-from personas.sharing.roles import role_of
-from personas.sharing.services import MAX_SHARES, change_share, groups_to_choose, hand_over, remove_share, share
+from personas.sharing.roles import strongest_role
+from personas.sharing.services import MAX_SHARES, addable_groups, change_share, hand_over, remove_share, share
 
 pytestmark = pytest.mark.django_db
 
@@ -53,7 +53,7 @@ def code(act: Callable[..., object], **arguments: object) -> str:
 
 def allowed(user: User, persona: Persona) -> dict[str, str]:
     """Return the error code of each act; empty for an act that is allowed."""
-    role = role_of(user, persona)
+    role = strongest_role(user, persona)
     assert Persona.objects.visible_to(user).filter(pk=persona.pk).exists() == (role is not None)
     assert Persona.objects.editable_by(user).filter(pk=persona.pk).exists() == (role in (Role.EDITOR, Role.OWNER))
     fields = {"instructions": uuid4().hex}
@@ -84,7 +84,7 @@ def test_of_several_roles_the_strongest_counts(
     for role in of_groups:
         group = group_of(binh, olga)
         share(user=olga, persona=persona, group=group.pk, role=role)
-    assert role_of(binh, persona) == expected
+    assert strongest_role(binh, persona) == expected
     edits = "" if expected in (Role.EDITOR, Role.OWNER) else "not_owner" if expected else "not_found"
     owns = "" if expected == Role.OWNER else edits or "not_owner"
     assert allowed(binh, persona) == {
@@ -146,11 +146,11 @@ def test_a_persona_has_a_greatest_number_of_shares_and_those_that_are_there_can_
 
 def test_groups_to_share_with_are_ones_own_and_for_administrators_all(olga: User, binh: User, persona: Persona) -> None:
     mine, other = group_of(olga), group_of(binh)
-    assert list(groups_to_choose(olga, persona)) == [mine]
+    assert list(addable_groups(olga, persona)) == [mine]
     assert code(share, user=olga, persona=persona, group=other.pk) == "not_found"
     everyone = PeopleGroup.objects.get(everyone=True)
     assert code(share, user=olga, persona=persona, group=everyone.pk) == "not_found"  # that is its visibility
-    assert {*groups_to_choose(User.objects.create_superuser("root"), persona)} == {mine, other}
+    assert {*addable_groups(User.objects.create_superuser("root"), persona)} == {mine, other}
 
 
 def test_owners_hand_over_and_keep_it_as_owners(olga: User, binh: User, persona: Persona) -> None:
@@ -159,7 +159,7 @@ def test_owners_hand_over_and_keep_it_as_owners(olga: User, binh: User, persona:
     assert code(hand_over, user=binh, persona=persona, share=row.pk) == "not_owner"
     handed = hand_over(user=olga, persona=persona, share=row.pk)
     assert (handed.owner, handed.name) == (binh, "Legal (2)")
-    assert role_of(olga, handed) == Role.OWNER
+    assert strongest_role(olga, handed) == Role.OWNER
     group = share(user=binh, persona=handed, group=group_of(binh).pk)
     assert code(hand_over, user=binh, persona=handed, share=group.pk) == "not_found"
 
@@ -172,7 +172,7 @@ def test_the_page_asks_before_a_persona_is_handed_over(olga: User, binh: User, p
     change_share(user=olga, persona=persona, share=row.pk, role=Role.OWNER)
     button, question = client.get(shares).text.split(f'action="{address}"', 1)
     assert "Hand over…" in button[button.rindex("<details") :] and "<form" in button[button.rindex("</summary>") :]
-    assert "The persona then belongs to binh" in question and "olga keeps it as an owner" in question
+    assert "The persona then belongs to binh" in question and "olga stays an owner" in question
     handed = client.post(address, headers={"HX-Request": "true"}).text
     assert handed.index("binh") < handed.index("owner") < handed.index("olga")
     persona.refresh_from_db()

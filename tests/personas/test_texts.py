@@ -10,7 +10,7 @@ from django.test.utils import CaptureQueriesContext
 from accounts.models import User
 from core.errors import ProductError
 from personas.models import PromptText
-from personas.services import activate_prompt, rules_at, save_text, texts_of_report, use_built_in_text
+from personas.services import activate_prompt, rules_at, save_text, texts_from_report, use_built_in_text
 from personas.texts import BUILT_IN, GROUPS, TEXTS, Texts, TextVersion, check_text
 from tests.personas.programs import Program
 from workspace.models import WorkspaceVersion
@@ -68,8 +68,8 @@ def test_a_version_holds_at_once_and_the_built_in_text_comes_back(admin_user: Us
     assert rules_at().texts["citations"] == "Cite A."
     use_built_in_text(user=admin_user, name="citations")
     assert rules_at().texts.own.keys() == {"title"} and PromptText.objects.count() == 3
-    assert texts_of_report({"citations": "2", "persona": "2"})["citations"] == "Cite B."
-    assert texts_of_report({"persona": "2"}) is BUILT_IN
+    assert texts_from_report({"citations": "2", "persona": "2"})["citations"] == "Cite B."
+    assert texts_from_report({"persona": "2"}) is BUILT_IN
 
 
 @pytest.mark.django_db
@@ -86,7 +86,7 @@ def test_a_text_is_written_activated_and_brought_back_by_programs(admin: Program
     listed = {each["name"]: each for each in admin.get("prompt-texts/")["results"]}
     assert list(listed) == list(TEXTS)
     assert listed["run_item"]["placeholders"][0] == {
-        "name": "code", "meaning": "its code with @, by which the model gets it shown", "needed": True,
+        "name": "code", "meaning": "its code with @; a message with the code shows it to the model", "needed": True,
     }  # fmt: skip
     built_in = admin.ask("GET", CITATIONS)
     assert (built_in["ETag"], built_in.json()["version"]) == ('"0"', None)

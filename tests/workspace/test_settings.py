@@ -73,7 +73,7 @@ def test_the_page_changes_what_was_touched_and_nothing_else(admin_client: Client
     assert default_profile() == other and other.layout == "near_end"
     sent = fields_of(admin_client.get(PAGE)) | {"layout": "files_first"}
     admin_client.post(PAGE, sent)
-    assert default_profile().layout == "files_first" and rules_at().profile_of(None).layout == "files_first"
+    assert default_profile().layout == "files_first" and rules_at().profile_for(None).layout == "files_first"
     del sent["sharing"]
     admin_client.post(PAGE, sent)
     assert not workspace_at().sharing and workspace_at().name == "Lighthouse"

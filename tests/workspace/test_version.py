@@ -111,12 +111,12 @@ def test_what_was_rolled_back_is_never_found_again(model: Model) -> None:
 
 
 def test_nobody_changes_what_others_get(model: Model) -> None:
-    first, profile = model_at(None, model.pk, {}), rules_at().profile_of(None)
+    first, profile = model_at(None, model.pk, {}), rules_at().profile_for(None)
     assert first is not None
     first.learnt_window, profile.buffer = 300, 77
     second = model_at(None, model.pk, {})
     assert second is not None and second.learnt_window is None
-    assert rules_at().profile_of(None).buffer != 77
+    assert rules_at().profile_for(None).buffer != 77
 
 
 def test_it_is_read_once_a_version_and_always_without_one() -> None:

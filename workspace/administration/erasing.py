@@ -28,7 +28,7 @@ from core.errors import ProductError
 from core.sentences import Sentence
 from files.models import File
 from files.storage import release
-from personas.services import delete_reminders_of
+from personas.services import delete_reminders_of_user
 from projects.models import Invitation
 
 
@@ -72,7 +72,7 @@ def _require_quiet(person: User) -> None:
 
 
 def _delete(person: User) -> None:
-    delete_reminders_of(person)
+    delete_reminders_of_user(person)
     Invitation.objects.filter(Q(person=person) | Q(username=person.get_username())).delete()
     kind = ContentType.objects.get_for_model(User)
     LogEntry.objects.filter(content_type=kind, object_id=str(person.pk)).delete()

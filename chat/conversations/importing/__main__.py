@@ -1,9 +1,10 @@
 """`python -m chat.conversations.importing PARENT NAME` reads an export on standard input, in a confined process.
 
-It writes lines of JSON. Each line has the `percent` that is read. The line of a conversation also has its `title` and
-`known`, whether its shape is known. It has either `foreign`, the conversation, or `why`, the reason against importing
-it. Personas, prompts and memories of another product, and an export of Glasshouse itself, have other lines, too
-(`own_exports`). The last line has only `error`: `code` and `detail`, or null if the whole export was read.
+It writes lines of JSON. Each line has the `percent` that is read. The line of a conversation also has its `title`,
+`known` (whether its shape is known), and `why`, the reason why it cannot be imported. `why` is empty if `foreign` has
+the conversation. Personas, prompts and memories of another product, and exports of Glasshouse itself, have further
+kinds of lines (`own_exports`). The last line has only `error`: `code` and `detail`, or null if the whole export was
+read.
 """
 
 import json
@@ -15,25 +16,25 @@ from pathlib import Path
 from typing import IO, Any
 
 from chat.conversations.importing import own_exports
-from chat.conversations.importing.openwebui import folder
+from chat.conversations.importing.openwebui import folder_name
 from chat.conversations.importing.pictures import ArchiveFiles
-from chat.conversations.importing.products import reader_of
-from chat.conversations.importing.reading import MAX_TITLE, ImportedListRow, Unusable, text_of
-from chat.conversations.importing.stream import ExportRow, rows
+from chat.conversations.importing.products import find_reader
+from chat.conversations.importing.reading import MAX_TITLE, ImportedListRow, UnusableConversation, as_text
+from chat.conversations.importing.stream import ExportRow, export_rows
 from core.errors import ProductError
 from core.json_types import JsonObject
 from core.sentences import gettext_noop
 from readers.confinement import limit, seal
 
-MEMORY = 300_000_000  # bytes of address space
-CPU_SECONDS = 120
-ROWS_IN_LINE = 200  # of a list
-UNKNOWN_SHAPE = gettext_noop("It does not have the shape of a conversation of a product that can be read.")
+MAX_MEMORY = 300_000_000  # bytes of address space
+MAX_CPU_SECONDS = 120
+ROWS_PER_LINE = 200  # rows of a list in one line
+UNKNOWN_SHAPE = gettext_noop("It is not a conversation of a product that can be imported.")
 TOO_LARGE = gettext_noop("Reading it took too much memory.")
-CODE = (Path(__file__).parent, Path(__file__).parents[3] / "core")
+CODE_FOLDERS = (Path(__file__).parent, Path(__file__).parents[3] / "core")
 
 
-def lines(upload: IO[bytes], name: str = "") -> Iterator[Any]:
+def export_lines(upload: IO[bytes], name: str = "") -> Iterator[Any]:
     try:
         if (conversation := own_exports.single_conversation(upload)) is not None:
             yield own_exports.conversation_line(conversation)
@@ -57,16 +58,16 @@ def _foreign_lines(upload: IO[bytes], name: str) -> Iterator[JsonObject]:
     """Yield the lines of another product's export. Rows of its lists are collected into lines."""
     lists: dict[str, list[JsonObject]] = {}
     files: ArchiveFiles | None = None
-    for row in rows(upload, name):
+    for row in export_rows(upload, name):
         if not isinstance(row, ExportRow):
             yield {"percent": row}
             continue
         if files is None and row.archive is not None:
             files = ArchiveFiles(row.archive)
-        line = _line(row, files)
+        line = _row_line(row, files)
         if isinstance(line, ImportedListRow):
             lists.setdefault(line.name, []).append(line.row)
-            if len(lists[line.name]) >= ROWS_IN_LINE:
+            if len(lists[line.name]) >= ROWS_PER_LINE:
                 yield {"percent": row.percent, "list": line.name, "rows": lists.pop(line.name)}
         else:
             yield line
@@ -74,10 +75,10 @@ def _foreign_lines(upload: IO[bytes], name: str) -> Iterator[JsonObject]:
         yield {"percent": 100, "list": each, "rows": its_rows}
 
 
-def _line(row: ExportRow, files: ArchiveFiles | None) -> JsonObject | ImportedListRow:
+def _row_line(row: ExportRow, files: ArchiveFiles | None) -> JsonObject | ImportedListRow:
     value = row.value
-    parse = reader_of(value)
-    title = " ".join(text_of(value.get("title") or value.get("name")).split()) if isinstance(value, dict) else ""
+    parse = find_reader(value)
+    title = " ".join(as_text(value.get("title") or value.get("name")).split()) if isinstance(value, dict) else ""
     line = {"percent": row.percent, "title": title[:MAX_TITLE], "known": parse is not None, "why": row.why}
     if parse is None:
         return {**line, "why": UNKNOWN_SHAPE}
@@ -87,23 +88,23 @@ def _line(row: ExportRow, files: ArchiveFiles | None) -> JsonObject | ImportedLi
         result = parse(value)
         if isinstance(result, ImportedListRow):
             return result
-        result.folder = folder(row.folder)
+        result.folder = folder_name(row.folder)
         if files is not None:
             files.add_to(result)
         return {**line, "foreign": asdict(result)}
-    except Unusable as error:
+    except UnusableConversation as error:
         return {**line, "why": error.sentence.dump()}
     except MemoryError:
         return {**line, "why": TOO_LARGE}
 
 
-def _text(moment: datetime) -> str:
+def _serialize_time(moment: datetime) -> str:
     return moment.isoformat()
 
 
 if __name__ == "__main__":
-    limit(int(sys.argv[1]), MEMORY, CPU_SECONDS)
-    seal(CODE)
-    for each in lines(sys.stdin.buffer, sys.argv[2]):
-        sys.stdout.write(json.dumps(each, default=_text) + "\n")
+    limit(int(sys.argv[1]), MAX_MEMORY, MAX_CPU_SECONDS)
+    seal(CODE_FOLDERS)
+    for each in export_lines(sys.stdin.buffer, sys.argv[2]):
+        sys.stdout.write(json.dumps(each, default=_serialize_time) + "\n")
         sys.stdout.flush()

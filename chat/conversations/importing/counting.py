@@ -27,7 +27,7 @@ UNCOUNTED = Q(status=Import.Status.DONE, counting=True)
 
 # All uncounted rows are `waiting`, so every claim succeeds, although the end of the import set a recent heartbeat. If
 # two workers claim an import, the later one goes on.
-COUNTS = JobKind(
+COUNTING_JOBS = JobKind(
     model=Import,
     task="chat.tasks.count_imported",
     waiting=UNCOUNTED,
@@ -40,22 +40,22 @@ COUNTS = JobKind(
 
 def run(pk: UUID) -> None:
     """Count the tokens of messages that have no count, for every tokenizer in use."""
-    job = COUNTS.claim(pk)
+    job = COUNTING_JOBS.claim(pk)
     if job is None:
         return
     names = set(Model.objects.filter(enabled=True).values_list("tokenizer", flat=True))
     tokenizers = {name or CATCH_ALL for name in names} or {CATCH_ALL}
     overhead = default_profile().message_overhead
-    for rows in _uncounted(job):
-        if not COUNTS.renew(job):
+    for rows in _uncounted_batches(job):
+        if not COUNTING_JOBS.renew(job):
             return
         with transaction.atomic():  # a message has the counts of all tokenizers, or none
             for name in tokenizers:
                 store_counts(counts_of(rows, tokenizer=tokenizer(name), overhead=overhead))
-    COUNTS.claimed(job).update(counting=False)
+    COUNTING_JOBS.claimed(job).update(counting=False)
 
 
-def _uncounted(job: Import) -> Iterator[Sequence[Message]]:
+def _uncounted_batches(job: Import) -> Iterator[Sequence[Message]]:
     """Yield the messages of the import that have no count, in batches."""
     conversations = [result["conversation"] for result in job.results if result["conversation"]]
     for first in range(0, len(conversations), BATCH_CONVERSATIONS):

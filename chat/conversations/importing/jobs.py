@@ -1,13 +1,14 @@
 """Import the conversations of another product, or an export of Glasshouse.
 
 1. `start_import` stores the upload and the row. A worker claims it (`run`).
-2. `_import` reads the export in a confined process and stores each conversation in a transaction of its own (`storing`,
-   `own_conversations`). Lists and files come, too (`restoring`). The journal notes each row that is made.
-3. `_import` deletes the upload at the end, and starts the count of tokens (`counting`).
+2. `_import_export` reads the export in a confined process. It stores each conversation in a transaction of its own
+   (`storing`, `own_conversations`), and the lists and files of an own export (`restoring`). The journal lists the rows
+   that the import created.
+3. `_import_export` deletes the upload at the end, and starts the count of tokens (`counting`).
 
-If a worker is lost, the next one starts again, and recognises stored conversations by their source. A person can pause
-an import; the worker stops at its next save. The upload of a failed or paused import is kept for a while, so that it
-can go on. `chat.conversations.import_undo` removes what an import has made.
+If a worker is lost, the next one starts again, and recognises stored conversations by their source. A user can pause an
+import; the worker stops at its next save. The upload of a failed or paused import is kept for `Import.KEPT_FOR`, so
+that it can continue. `chat.conversations.import_undo` removes the rows that an import created.
 """
 
 import logging
@@ -33,15 +34,15 @@ from accounts.access.holds import require_free, without_holds
 from accounts.access.rights import require
 from accounts.models import Right, User
 from accounts.realtime import News, notify
-from chat.conversations.importing.confined import entries
-from chat.conversations.importing.counting import COUNTS
+from chat.conversations.importing.confined import read_entries
+from chat.conversations.importing.counting import COUNTING_JOBS
 from chat.conversations.importing.journal import ImportJournal
-from chat.conversations.importing.own_conversations import existing_own, store_own
-from chat.conversations.importing.reading import Unusable
+from chat.conversations.importing.own_conversations import find_existing, store_own_conversation
+from chat.conversations.importing.reading import UnusableConversation
 from chat.conversations.importing.restoring import OwnLists
 from chat.conversations.importing.results import ExportEntry, FilePiece, ImportResult, ListEntry, Outcome
 from chat.conversations.importing.storing import ForeignRows
-from chat.conversations.importing.stream import not_an_export
+from chat.conversations.importing.stream import not_an_export_error
 from chat.models import Conversation, Import, ImportedRow
 from core.audit.services import record
 from core.errors import NotFound, ProductError
@@ -54,9 +55,9 @@ from files.storage import storage_error, wait_for_storage
 
 STALE_AFTER = timedelta(seconds=60)
 MAX_ATTEMPTS = 3
-SAVE_EVERY = 1.0  # seconds
-PLACE = "imports"  # folder in the storage
-UNFINISHED = timedelta(days=1)
+SAVE_INTERVAL = 1.0  # seconds
+UPLOAD_FOLDER = "imports"  # folder in the storage
+UNFINISHED_UPLOAD_AGE = timedelta(days=1)
 
 # An import renews its heartbeat when it saves its progress, so an import whose storage hangs is taken over, too.
 IMPORTS = JobKind(
@@ -83,26 +84,26 @@ def start_import(*, user: User, name: str, content: "File[Any]") -> Import:
     if (content.size or 0) > settings.MAX_UPLOAD_BYTES:
         most = Sentence("{number} MB", number=round(settings.MAX_UPLOAD_BYTES / 1_000_000))
         detail = Sentence(
-            "This is larger than {most}, the most that can be uploaded. Upload the conversations.json alone.", most=most
+            "This is larger than {most}, the maximum for uploads. Upload only the file conversations.json.", most=most
         )
         raise ProductError("file_too_large", detail, status=413)
     pk = uuid7()
     size = content.size or 0
     require_storage(user, size)
-    _require_none_live(user)
-    with _storing():
-        default_storage.exists(f"{PLACE}/{pk}")  # fails early if the storage does not answer
-        blob = default_storage.save(f"{PLACE}/{pk}", content)
+    _require_no_other_import(user)
+    with _convert_storage_errors():
+        default_storage.exists(f"{UPLOAD_FOLDER}/{pk}")  # fails early if the storage does not answer
+        blob = default_storage.save(f"{UPLOAD_FOLDER}/{pk}", content)
     try:
-        return _create(user, pk, name, blob, size)
+        return _create_import(user, pk, name, blob, size)
     except ProductError:
         _delete_upload(blob)
         raise
 
 
 @transaction.atomic
-def _create(user: User, pk: UUID, name: str, blob: str, size: int) -> Import:
-    _require_turn(user)
+def _create_import(user: User, pk: UUID, name: str, blob: str, size: int) -> Import:
+    _lock_owner(user)
     reserve_storage(user, size)
     job = Import.objects.create(pk=pk, owner=user, name=name[:255] or "export", blob=blob, size=size)
     record(user=user, action="conversation.imported", row=job, changes={"bytes": size})
@@ -111,7 +112,7 @@ def _create(user: User, pk: UUID, name: str, blob: str, size: int) -> Import:
 
 
 @contextmanager
-def _storing() -> Iterator[None]:
+def _convert_storage_errors() -> Iterator[None]:
     try:
         with wait_for_storage():
             yield
@@ -119,25 +120,25 @@ def _storing() -> Iterator[None]:
         raise storage_error(error) from error
 
 
-def _require_turn(owner: User) -> None:
+def _lock_owner(owner: User) -> None:
     User.objects.select_for_update(no_key=True).get(pk=owner.pk)  # concurrent requests run one after the other
-    _require_none_live(owner)
+    _require_no_other_import(owner)
 
 
-def _require_none_live(owner: User) -> None:
+def _require_no_other_import(owner: User) -> None:
     if Import.objects.visible_to(owner).live().exists():
-        detail = Sentence("An import is under way. Wait until it is done.")
+        detail = Sentence("An import is under way. Wait until it has ended.")
         raise ProductError("import_running", detail, status=429, retry_after=30)
 
 
 def retry_import(*, user: User, job: Import) -> None:
-    """Let a failed or paused import go on from its upload. Staff may do so for others.
+    """Continue a failed or paused import from its upload. Staff may continue imports of others.
 
     Raises `not_failed` and `upload_gone` (409), and `import_running` (429) while another import of its owner runs.
     """
     require_owner(user, job, "change")
     with transaction.atomic():
-        _require_turn(job.owner)
+        _lock_owner(job.owner)
         failed = Import.objects.kept().filter(pk=job.pk)
         if not failed.update(
             status=Import.Status.QUEUED,
@@ -151,16 +152,16 @@ def retry_import(*, user: User, job: Import) -> None:
             if Import.objects.filter(pk=job.pk, status__in=Import.RESUMABLE).exists():
                 detail = Sentence("The upload was deleted. Upload the export again.")
                 raise ProductError("upload_gone", detail, status=409)
-            detail = Sentence("This import has not failed and is not paused, so there is nothing to try again.")
+            detail = Sentence("This import has not failed and is not paused, so it cannot be tried again.")
             raise ProductError("not_failed", detail, status=409)
         IMPORTS.hand_over(job.pk)
     job.refresh_from_db()
 
 
 def pause_import(*, user: User, job: Import) -> None:
-    """Pause an import. What it has imported stays, and `retry_import` lets it go on. Staff may pause those of others.
+    """Pause an import. Its conversations stay, and `retry_import` continues it. Staff may pause imports of others.
 
-    The worker stops within a second or with its next conversation. Raises `not_running` (409).
+    The worker stops within a second, or after its current conversation. Raises `NotFound` and `not_running` (409).
     """
     require_owner(user, job, "change")
     running = Import.objects.filter(pk=job.pk, status__in=Import.PAUSABLE)
@@ -182,7 +183,7 @@ def remove_import(*, user: User, job: Import) -> None:
         if row is None:
             return
         if row.live:
-            detail = Sentence("This import is under way. Remove it when it is done.")
+            detail = Sentence("This import is under way. Remove it after it has ended.")
             raise ProductError("import_under_way", detail, status=409)
         require_free(row)
         row.delete()
@@ -193,7 +194,7 @@ def remove_import(*, user: User, job: Import) -> None:
 def _delete_upload(blob: str) -> None:
     """Delete the bytes. If the storage is unavailable, `sweep_uploads` deletes them later."""
     try:
-        with _storing():
+        with _convert_storage_errors():
             default_storage.delete(blob)
     except ProductError as error:
         logger.warning("an upload is deleted later: %s", error.code)
@@ -213,12 +214,14 @@ def sweep_uploads() -> None:
     now = timezone.now()
     without_holds(Import.objects.kept()).filter(finished__lt=now - Import.KEPT_FOR).update(blob="", size=0)
     try:
-        stored = {f"{PLACE}/{name}" for name in default_storage.listdir(PLACE)[1]}
+        stored = {f"{UPLOAD_FOLDER}/{name}" for name in default_storage.listdir(UPLOAD_FOLDER)[1]}
     except FileNotFoundError:
         return
     for blob in stored - set(Import.objects.filter(blob__in=stored).values_list("blob", flat=True)):
         with suppress(FileNotFoundError):
-            if default_storage.get_modified_time(blob) < now - UNFINISHED:  # a newer upload may still get its row
+            if (
+                default_storage.get_modified_time(blob) < now - UNFINISHED_UPLOAD_AGE
+            ):  # a newer upload may still get its row
                 default_storage.delete(blob)
 
 
@@ -228,12 +231,12 @@ def visible_import(user: User, pk: UUID) -> Import:
 
 
 def run(pk: UUID) -> None:
-    """Claim an import and carry it out. The row stores the result, also of a failure."""
+    """Claim an import and carry it out. The row stores the result or the error."""
     job = IMPORTS.claim(pk, "owner")
     if job is None:
         return
     try:
-        _import(job)
+        _import_export(job)
     except ProductError as error:
         _fail(job, error.code, error.sentence)
     except OSError:
@@ -248,7 +251,7 @@ def give_up(job: Import) -> None:
     _fail(job, "import_gave_up", detail)
 
 
-def _import(job: Import) -> None:
+def _import_export(job: Import) -> None:
     saved = time.monotonic()
     results: list[ImportResult] = []
     recognised = False
@@ -256,25 +259,25 @@ def _import(job: Import) -> None:
     lists = OwnLists(job.owner, journal)
     foreign = ForeignRows(job.owner, journal)
     with default_storage.open(job.blob) as upload:
-        for entry, percent in entries(upload, job.name):
+        for entry, percent in read_entries(upload, job.name):
             match entry:
                 case ExportEntry():
                     recognised |= entry.recognised
-                    result = _one(entry, lists, foreign, journal)
+                    result = _import_conversation(entry, lists, foreign, journal)
                     results.append(result)
-                    _count(job, result)
+                    _count_outcome(job, result)
                 case ListEntry():
                     recognised = True
                     results += lists.take_list(entry)
                 case FilePiece():
                     lists.take_piece(entry)
             job.progress = percent
-            if time.monotonic() - saved > SAVE_EVERY:
+            if time.monotonic() - saved > SAVE_INTERVAL:
                 saved = time.monotonic()
                 if not _save(job, heartbeat=Now()):
                     return  # the claim is lost
     if results and not recognised:
-        raise not_an_export()
+        raise not_an_export_error()
     if _save(
         job,
         status=Import.Status.DONE,
@@ -287,10 +290,10 @@ def _import(job: Import) -> None:
         size=0,
     ):
         default_storage.delete(job.blob)
-        COUNTS.hand_over(job.pk)
+        COUNTING_JOBS.hand_over(job.pk)
 
 
-def _count(job: Import, result: ImportResult) -> None:
+def _count_outcome(job: Import, result: ImportResult) -> None:
     match result["outcome"]:
         case "imported":
             job.imported += 1
@@ -300,23 +303,25 @@ def _count(job: Import, result: ImportResult) -> None:
             job.skipped += 1
 
 
-def _one(entry: ExportEntry, lists: OwnLists, foreign: ForeignRows, journal: ImportJournal) -> ImportResult:
+def _import_conversation(
+    entry: ExportEntry, lists: OwnLists, foreign: ForeignRows, journal: ImportJournal
+) -> ImportResult:
     """Import one conversation, in a transaction of its own."""
     result: ImportResult = {"title": entry.title, "outcome": "skipped", "why": entry.why, "conversation": None}
     try:
         if entry.own is not None:
-            if (existing := existing_own(lists, entry.own)) is not None:
-                return imported_before(existing, journal)
+            if (existing := find_existing(lists, entry.own)) is not None:
+                return existing_result(existing, journal)
             with transaction.atomic():
-                stored, losses = store_own(lists, entry.own)
+                stored, losses = store_own_conversation(lists, entry.own)
                 journal.add(ImportedRow.Kind.CONVERSATION, stored.pk, losses)
         elif entry.foreign is not None:
             if (existing := foreign.existing(entry.foreign)) is not None:
-                return imported_before(existing, journal)
+                return existing_result(existing, journal)
             stored, losses = foreign.store(entry.foreign)
         else:
             return result
-    except Unusable as error:
+    except UnusableConversation as error:
         return {**result, "why": error.sentence.dump()}
     except IntegrityError:  # two imports of the same export at once
         return {**result, "outcome": "known", "why": gettext_noop("It is being imported already.")}
@@ -328,10 +333,10 @@ def _one(entry: ExportEntry, lists: OwnLists, foreign: ForeignRows, journal: Imp
     }  # fmt: skip
 
 
-def imported_before(conversation: Conversation, journal: ImportJournal) -> ImportResult:
-    """Return the result for a conversation that is here already, and restore it if it was deleted.
+def existing_result(conversation: Conversation, journal: ImportJournal) -> ImportResult:
+    """Return the result for a conversation that is already stored, and restore it if it was deleted.
 
-    If this import has made it before it was interrupted, the result is the same as without the interruption.
+    If this import created it before an interruption, the result is the same as without the interruption.
     """
     why = gettext_noop("It was imported before.")
     outcome: Outcome = "known"
@@ -341,7 +346,7 @@ def imported_before(conversation: Conversation, journal: ImportJournal) -> Impor
     if conversation.deleted is not None:
         with transaction.atomic():
             Conversation.objects.filter(pk=conversation.pk).update(deleted=None)
-            why = gettext_noop("It was imported before and deleted; now it is back.")
+            why = gettext_noop("It was imported before and deleted. It is restored now.")
             journal.add(ImportedRow.Kind.CONVERSATION, conversation.pk, Sentence(why))
         outcome = "imported"
     return {"title": conversation.title, "outcome": outcome, "why": why, "conversation": str(conversation.pk)}
@@ -355,5 +360,5 @@ def _save(job: Import, **fields: Any) -> bool:
     """Store the progress of an import and other columns. Return False if the claim is lost."""
     progress = {"progress": job.progress, "imported": job.imported, "known": job.known, "skipped": job.skipped}
     saved = IMPORTS.claimed(job).update(**{**progress, **fields})
-    notify(job.owner_id, News.CONVERSATIONS)  # here, not for each conversation: an export may have thousands
+    notify(job.owner_id, News.CONVERSATIONS)  # not for each conversation, since an export may have thousands
     return bool(saved)

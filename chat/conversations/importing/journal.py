@@ -1,6 +1,6 @@
-"""The journal of an import: the rows that it has made (`ImportedRow`).
+"""The journal of an import: the rows that it created (`ImportedRow`).
 
-With it an import that starts again knows its own conversations, and can be undone.
+A restarted import recognises its own conversations by the journal, and an import can be undone.
 """
 
 from uuid import UUID
@@ -12,17 +12,17 @@ from core.sentences import Sentence
 
 
 class ImportJournal:
-    """Notes the rows that an import makes."""
+    """Records the rows that an import creates."""
 
     def __init__(self, job: Import) -> None:
         self.job = job
 
     def add(self, kind: ImportedRow.Kind, row: UUID, why: Sentence | None = None) -> None:
-        """Note a row. Call it in the transaction that makes the row, or right after it."""
+        """Record a row. Call it in the transaction that creates the row, or right after it."""
         ImportedRow.objects.update_or_create(
             job=self.job, kind=kind, row=row, defaults={"why": why or Sentence(""), "created": timezone.now()}
         )
 
     def conversation(self, pk: UUID) -> ImportedRow | None:
-        """Return the note about a conversation, None if this import has not made it."""
+        """Return the entry of a conversation; None if this import did not create it."""
         return self.job.rows.filter(kind=ImportedRow.Kind.CONVERSATION, row=pk).first()

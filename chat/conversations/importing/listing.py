@@ -1,6 +1,6 @@
-"""Set the tags of an imported conversation, and its place above the list.
+"""Set the tags of an imported conversation, and pin it.
 
-The service that does it is in the package above, which registers it.
+`chat.conversations` registers its service for both, since this package must not import it.
 """
 
 from collections.abc import Mapping, Sequence
@@ -15,30 +15,30 @@ from core.sentences import Sentence
 
 
 class StoredConversation(NamedTuple):
-    """A conversation that was stored, and the sentence about the parts that could not be kept."""
+    """A stored conversation, and a sentence about the parts that were not imported."""
 
     conversation: Conversation
     losses: Sentence
 
 
 class UpdateConversation(Protocol):
-    """The service that changes tags and the place above the list (`chat.conversations.services`)."""
+    """The service that changes tags and pins (`chat.conversations.services`)."""
 
     def __call__(self, *, user: User, conversation: Conversation, fields: Mapping[str, Any]) -> Conversation: ...
 
 
-_updates: list[UpdateConversation] = []
+_update_services: list[UpdateConversation] = []
 
 
-def update_conversations_with(service: UpdateConversation) -> None:
-    """Register the service of the package above, which this one does not import. Raises ValueError for a second one."""
-    if _updates:
-        raise ValueError(f"the service {_updates[0]!r} is registered already")
-    _updates.append(service)
+def register_update_service(service: UpdateConversation) -> None:
+    """Register the service that changes conversations. Raises ValueError for a second one."""
+    if _update_services:
+        raise ValueError(f"the service {_update_services[0]!r} is registered already")
+    _update_services.append(service)
 
 
 def set_listing(*, owner: User, conversation: Conversation, tags: Sequence[str], pinned: bool) -> list[Sentence]:
-    """Set tags and the place above the list, as far as the owner's limits allow. Return what did not succeed."""
+    """Set tags and pin, as far as the owner's limits allow. Return the errors."""
     fields: dict[str, Any] = {"tags": list(tags)} if tags else {}
     if pinned:
         fields["pinned"] = True
@@ -46,7 +46,7 @@ def set_listing(*, owner: User, conversation: Conversation, tags: Sequence[str],
     for name, value in fields.items():
         try:
             with transaction.atomic():
-                _updates[0](user=owner, conversation=conversation, fields={name: value})
+                _update_services[0](user=owner, conversation=conversation, fields={name: value})
         except ProductError as error:
             problems.append(error.sentence)
     return problems

@@ -1,6 +1,6 @@
 """Store a conversation of an own export: its tree, marks, summaries, turns and place in the lists.
 
-What cannot be kept is counted in `OwnLosses`, and named in the result of the conversation.
+`OwnLosses` counts the parts that cannot be stored. The result of the conversation names them.
 """
 
 from collections import Counter
@@ -15,18 +15,18 @@ from django.utils import timezone
 
 from accounts.access.rights import models_of
 from chat.conversations.importing.listing import StoredConversation, set_listing
-from chat.conversations.importing.own_reports import MAX_CALLS, RowsHere, calls_of
+from chat.conversations.importing.own_reports import MAX_CALLS, RestoredRows, read_calls
 from chat.conversations.importing.own_rows import ExportedRow, is_uuid
 from chat.conversations.importing.reading import (
     MAX_MESSAGES,
     MAX_TEXT,
     MAX_TITLE,
-    Unusable,
-    source_of,
-    text_of,
-    too_long,
+    UnusableConversation,
+    as_text,
+    make_source,
+    too_long_error,
 )
-from chat.conversations.importing.restoring import OwnLists, joined, past
+from chat.conversations.importing.restoring import OwnLists, join_sentences, not_in_future
 from chat.models import Attachment, Conversation, Mark, Message, Summary, Tag, Turn
 from chat.models.parts import FoundDocument, MessagePart, PassageSpan
 from core.ids import new_id_at
@@ -52,12 +52,12 @@ MAX_REASONS = 10  # of one feedback
 MAX_COMMENT = 1_000  # characters of a feedback, as for one that is typed here
 MAX_SUMMARIES = 1_000
 STEP = timedelta(milliseconds=1)
-AT_ONCE = 500  # rows per statement
+BATCH_ROWS = 500  # rows per statement
 
 
 @dataclass(slots=True)
 class OwnLosses:
-    """The parts of a conversation that cannot be kept, with their numbers.
+    """Counts of the parts of a conversation that cannot be stored.
 
     `models` counts the answers of each model that the owner does not have.
     """
@@ -76,42 +76,40 @@ class OwnLosses:
             for name, count in self.models.most_common(3)
         ]
         if self.files:
-            sentences.append(
-                Sentence("Files whose bytes are missing, so only their names came: {count}.", count=self.files)
-            )
+            sentences.append(Sentence("Files without content, imported by name only: {count}.", count=self.files))
         if self.reports:
-            sentences.append(Sentence("Older context reports that came as numbers only: {count}.", count=self.reports))
+            sentences.append(Sentence("Older context reports imported as numbers only: {count}.", count=self.reports))
         if self.results:
             sentences.append(
-                Sentence("Long tool results that came as they were shortened: {count}.", count=self.results)
+                Sentence("Long tool results imported in their shortened form: {count}.", count=self.results)
             )
         if self.checks:
-            sentences.append(Sentence("Answers whose checks of citations did not come: {count}.", count=self.checks))
+            sentences.append(Sentence("Answers imported without their citation checks: {count}.", count=self.checks))
         sentences += self.others
-        return joined(sentences) if sentences else Sentence("")
+        return join_sentences(sentences) if sentences else Sentence("")
 
 
-def source_of_own(body: JsonObject) -> str:
-    """Return the conversation's source. Raises `Unusable` without an id."""
-    return source_of(PRODUCT, body.get("id"))
+def make_own_source(body: JsonObject) -> str:
+    """Return the conversation's source. Raises `UnusableConversation` without an id."""
+    return make_source(PRODUCT, body.get("id"))
 
 
-def existing_own(lists: OwnLists, body: JsonObject) -> Conversation | None:
-    """Return the owner's conversation that was imported from this one, or is this one."""
+def find_existing(lists: OwnLists, body: JsonObject) -> Conversation | None:
+    """Return the owner's conversation that is this one or was imported from it; None if there is none."""
     rows = Conversation.objects.filter(owner=lists.owner)
-    imported = rows.filter(imported_from=source_of_own(body)).first()
-    key = text_of(body.get("id"))
+    imported = rows.filter(imported_from=make_own_source(body)).first()
+    key = as_text(body.get("id"))
     return imported or (rows.filter(pk=key).first() if is_uuid(key) else None)
 
 
 @transaction.atomic
-def store_own(lists: OwnLists, body: JsonObject) -> StoredConversation:
-    """Store a conversation. Raises `Unusable` if it has no messages, is too large, or is not a tree."""
-    return _OwnConversation(lists, ExportedRow(body)).store()
+def store_own_conversation(lists: OwnLists, body: JsonObject) -> StoredConversation:
+    """Store a conversation. Raises `UnusableConversation` if it has no messages, is too large, or is not a tree."""
+    return _ConversationRestorer(lists, ExportedRow(body)).store()
 
 
-class _OwnConversation:
-    """One conversation while it is stored. `rows` maps the ids of messages in the export to the rows here."""
+class _ConversationRestorer:
+    """Stores one conversation. `rows` maps the ids of messages in the export to the stored messages."""
 
     def __init__(self, lists: OwnLists, row: ExportedRow) -> None:
         self.lists = lists
@@ -135,36 +133,36 @@ class _OwnConversation:
             tasks_in_prompts=row.flag("tasks_in_prompts", default=True),
             memory_in_prompts=row.flag("memory_in_prompts", default=True),
             automatic_summaries=row.flag("automatic_summaries", default=True),
-            persona=self._persona(),
-            project=self._project(),
-            imported_from=source_of_own(row.values),
+            persona=self._find_persona(),
+            project=self._find_project(),
+            imported_from=make_own_source(row.values),
         )
         self._read_messages(conversation)
         self._store_messages()
-        self._attach()
-        self._marks(conversation)
-        self._summaries(conversation)
-        numbers = self._documents()
-        self._answer_turns(conversation, numbers)
-        self._listing(conversation)
+        self._store_attachments()
+        self._store_marks(conversation)
+        self._store_summaries(conversation)
+        numbers = self._read_numbers()
+        self._store_turns(conversation, numbers)
+        self._set_listing(conversation)
         newest = max(self.rows.values(), key=lambda each: each.pk)
         leaf = self.rows.get(row.text("leaf", 40)) or newest
         Conversation.objects.filter(pk=conversation.pk).update(
             leaf=leaf,
             documents=numbers,
-            created=past(row.moment("created")),
-            updated=past(row.moment("updated")),
+            created=not_in_future(row.moment("created")),
+            updated=not_in_future(row.moment("updated")),
         )
         return StoredConversation(conversation, self.losses.sentence())
 
-    def _persona(self) -> Persona | None:
+    def _find_persona(self) -> Persona | None:
         name = self.row.text("persona", 100)
         persona = self.lists.persona_named(self.row.text("persona_id", 40), name)
         if name and persona is None:
             self.losses.others.append(Sentence("You have no persona “{name}” here.", name=name))
         return persona
 
-    def _project(self) -> Project | None:
+    def _find_project(self) -> Project | None:
         name = self.row.text("project", 100)
         project = self.lists.project_named(self.row.text("project_id", 40), name)
         if name and project is None:
@@ -174,41 +172,43 @@ class _OwnConversation:
     def _read_messages(self, conversation: Conversation) -> None:
         exported = list(self.row.rows("messages", MAX_MESSAGES + 1))
         if not exported:
-            raise Unusable(Sentence("It has no message."))
+            raise UnusableConversation(Sentence("It has no message."))
         if len(exported) > MAX_MESSAGES:
-            raise Unusable(Sentence("It has more than {max_messages} messages.", max_messages=MAX_MESSAGES))
+            raise UnusableConversation(Sentence("It has more than {max_messages} messages.", max_messages=MAX_MESSAGES))
         for each in exported:
             for file in each.rows("attachments", MAX_ATTACHED):
-                self._know_file(file)
+                self._find_file(file)
         characters = 0
         last: dict[UUID | None, datetime] = {}  # of the newest child so far, by its parent
         times: dict[UUID | None, datetime] = {}
         for each in exported:
             key = each.text("id", 40)
-            above = each.text("parent", 40)
-            parent = self.rows.get(above)
+            parent_key = each.text("parent", 40)
+            parent = self.rows.get(parent_key)
             role = each.choice("role", Message.Role.values)
-            if not key or key in self.rows or not role or (above and parent is None):
-                raise Unusable(Sentence("Its messages are not a tree, so the file was changed or is damaged."))
-            parts = self._parts(each)
+            if not key or key in self.rows or not role or (parent_key and parent is None):
+                raise UnusableConversation(
+                    Sentence("Its messages do not form a tree. The file was changed or is damaged.")
+                )
+            parts = self._read_parts(each)
             characters += sum(len(part.get("text", "")) + len(part.get("arguments", "")) for part in parts)
             if characters > MAX_CHARACTERS:
-                raise too_long()
+                raise too_long_error()
             parent_id = parent.pk if parent is not None else None
-            # Ids have times, so that lists and siblings keep their order.
+            # The times in the ids keep the order of lists and siblings.
             earliest = max((time + STEP for time in (times.get(parent_id), last.get(parent_id)) if time), default=None)
-            created = past(each.moment("created"))
-            at = max(created, earliest) if earliest is not None else created
-            message = self._message(conversation, each, role, parts, at)
+            created = not_in_future(each.moment("created"))
+            id_time = max(created, earliest) if earliest is not None else created
+            message = self._make_message(conversation, each, role, parts, id_time)
             message.parent = parent
             message.depth = parent.depth + 1 if parent is not None else 0
             message.created = created
             self.rows[key] = message
             self.exported[key] = each
-            times[message.pk] = last[parent_id] = at
+            times[message.pk] = last[parent_id] = id_time
 
-    def _message(
-        self, conversation: Conversation, row: ExportedRow, role: str, parts: list[MessagePart], at: datetime
+    def _make_message(
+        self, conversation: Conversation, row: ExportedRow, role: str, parts: list[MessagePart], id_time: datetime
     ) -> Message:
         is_answer = role == Message.Role.ASSISTANT
         status = row.choice("status", Message.Status.values, Message.Status.DONE)
@@ -218,7 +218,7 @@ class _OwnConversation:
         feedback = row.choice("feedback", Message.Feedback.values) if is_answer else ""
         reasons = row.texts("feedback_reasons", MAX_REASONS, 40) if feedback else []
         return Message(
-            id=new_id_at(at),
+            id=new_id_at(id_time),
             conversation=conversation,
             owner_id=conversation.owner_id,
             role=role,
@@ -229,29 +229,31 @@ class _OwnConversation:
             feedback=feedback,
             feedback_reasons=[reason for reason in reasons if reason.isidentifier()],
             feedback_comment=row.text("feedback_comment", MAX_COMMENT) if feedback else "",
-            feedback_at=past(row.moment("created")) if feedback else None,
+            feedback_at=not_in_future(row.moment("created")) if feedback else None,
             model=self.models.get(name),
         )
 
     def _store_messages(self) -> None:
         rows = self.rows.values()
         times = [message.created for message in rows]
-        Message.objects.bulk_create(rows, AT_ONCE)
+        Message.objects.bulk_create(rows, BATCH_ROWS)
         for message, created in zip(rows, times, strict=True):
-            message.created = created  # the insert has set it to the present time
-        Message.objects.bulk_update(rows, ["created"], AT_ONCE)
+            message.created = created  # the insert has set it to the current time
+        Message.objects.bulk_update(rows, ["created"], BATCH_ROWS)
 
-    def _parts(self, row: ExportedRow) -> list[MessagePart]:
+    def _read_parts(self, row: ExportedRow) -> list[MessagePart]:
         parts: list[MessagePart] = []
         checked = False
         for each in row.rows("parts", MAX_PARTS):
-            text = text_of(each.values.get("text"))
+            text = as_text(each.values.get("text"))
             if len(text) > MAX_TEXT:
-                raise Unusable(Sentence("One of its messages has more than {max_text} characters.", max_text=MAX_TEXT))
+                raise UnusableConversation(
+                    Sentence("One of its messages has more than {max_text} characters.", max_text=MAX_TEXT)
+                )
             match each.values.get("type"):
                 case "text":
                     checked |= "check" in each.values
-                    parts.append(_text_part(each, text))
+                    parts.append(_read_text_part(each, text))
                 case "reasoning":
                     parts.append({"type": "reasoning", "text": text})
                 case "tool_call":
@@ -271,39 +273,39 @@ class _OwnConversation:
                         "id": each.text("id", 200),
                         "text": text,
                         "error": each.flag("error"),
-                        "documents": self._found(each),
+                        "documents": self._read_documents(each),
                     }
-                    if outgoing := _outgoing(each):
+                    if outgoing := _read_outgoing(each):
                         result["outgoing"] = outgoing
-                    if files := self._returned(each):
+                    if files := self._read_result_files(each):
                         result["files"] = files
                     parts.append(result)
         self.losses.checks += checked
         return parts
 
-    def _found(self, row: ExportedRow) -> list[FoundDocument]:
-        """Return the documents of a tool result, with the files here."""
+    def _read_documents(self, row: ExportedRow) -> list[FoundDocument]:
+        """Return the documents of a tool result, with the ids of the restored files."""
         documents: list[FoundDocument] = []
         for each in row.rows("documents", 500):
             document: FoundDocument = {"number": each.number("number"), "title": each.text("title", 500)}
-            file = self._file_here(each.text("file", 40))
+            file = self._restored_file(each.text("file", 40))
             if file is not None:
                 document["file"] = str(file.pk)
                 document["start"] = each.number("start")
                 document["end"] = each.number("end")
                 document["page"] = each.number("page")
-                if passages := [_passage(span) for span in each.rows("passages", MAX_PASSAGES)]:
+                if passages := [_read_passage(span) for span in each.rows("passages", MAX_PASSAGES)]:
                     document["passages"] = passages
             url = each.text("url", 2_000)
-            if is_http(url):  # pages make a link of it
+            if is_http(url):  # pages show it as a link
                 document["url"] = url
             if heading := each.text("heading", 1_000):
                 document["heading"] = heading
             documents.append(document)
         return documents
 
-    def _returned(self, row: ExportedRow) -> list[ResultFile]:
-        """Return the files of a tool result that are here. They are attached to the answer, so they are known."""
+    def _read_result_files(self, row: ExportedRow) -> list[ResultFile]:
+        """Return the restored files of a tool result. They are attachments of the answer, so `files` has them."""
         pairs = [(each, self.files.get(each.text("file", 40))) for each in row.rows("files", MAX_ATTACHED)]
         return [
             {"file": str(file.pk), "name": each.text("name", 255), "image": file.is_image}
@@ -311,8 +313,8 @@ class _OwnConversation:
             if file is not None
         ]
 
-    def _know_file(self, row: ExportedRow) -> File | None:
-        """Return the owner's file for an attachment: that of this export, else one with its name and content."""
+    def _find_file(self, row: ExportedRow) -> File | None:
+        """Return the owner's file for an attachment: the file of this export, else one with its name and content."""
         key = row.text("id", 40)
         if key and key not in self.files:
             sha256 = row.text("sha256", 64)
@@ -323,19 +325,19 @@ class _OwnConversation:
                 self.files[key] = file
         return self.files.get(key)
 
-    def _attach(self) -> None:
+    def _store_attachments(self) -> None:
         attachments = []
         for key, exported in self.exported.items():
             for number, each in enumerate(exported.rows("attachments", MAX_ATTACHED)):
-                file = self._know_file(each)
+                file = self._find_file(each)
                 self.losses.files += file is None and bool(each.text("id", 40))
                 name = each.text("name", 255)
                 attachments.append(Attachment(message=self.rows[key], file=file, name=name, ordinal=number))
-        Attachment.objects.bulk_create(attachments, AT_ONCE)
+        Attachment.objects.bulk_create(attachments, BATCH_ROWS)
 
-    def _answer_turns(self, conversation: Conversation, numbers: Mapping[str, int]) -> None:
+    def _store_turns(self, conversation: Conversation, numbers: Mapping[str, int]) -> None:
         """Store a turn for each answer that had one, with its numbers and reports."""
-        rows_here = RowsHere(self.rows, self.summaries, self._file_here, numbers)
+        rows_here = RestoredRows(self.rows, self.summaries, self._restored_file, numbers)
         turns = []
         now = timezone.now()
         for key, exported in self.exported.items():
@@ -345,7 +347,7 @@ class _OwnConversation:
             if answer.parent.role != Message.Role.USER:
                 continue
             calls = list(exported.rows("report", MAX_CALLS))
-            reports = calls_of(exported, rows_here, answer.model)
+            reports = read_calls(exported, rows_here, answer.model)
             self.losses.reports += bool(calls) and not reports
             turn = Turn(
                 conversation=conversation,
@@ -367,12 +369,12 @@ class _OwnConversation:
                 turn.context_used = calls[-1].number("used")
                 turn.context_left_out = calls[-1].number("without_room")
             turns.append(turn)
-        Turn.objects.bulk_create(turns, AT_ONCE)
+        Turn.objects.bulk_create(turns, BATCH_ROWS)
 
-    def _file_here(self, key: str) -> File | None:
+    def _restored_file(self, key: str) -> File | None:
         return self.files.get(key) or self.lists.files.get(key)
 
-    def _marks(self, conversation: Conversation) -> None:
+    def _store_marks(self, conversation: Conversation) -> None:
         marks = []
         for each in self.row.rows("marks", MAX_MARKS):
             message = self.rows.get(each.text("message", 40))
@@ -384,9 +386,9 @@ class _OwnConversation:
             if message is None or since is None or not kind or is_lost:
                 continue
             marks.append(Mark(conversation=conversation, message=message, since=since, file=file, mark=kind))
-        Mark.objects.bulk_create(marks, AT_ONCE, ignore_conflicts=True)
+        Mark.objects.bulk_create(marks, BATCH_ROWS, ignore_conflicts=True)
 
-    def _summaries(self, conversation: Conversation) -> None:
+    def _store_summaries(self, conversation: Conversation) -> None:
         stored = self.summaries
         for each in self.row.rows("summaries", MAX_SUMMARIES):
             first = self.rows.get(each.text("first", 40))
@@ -395,7 +397,7 @@ class _OwnConversation:
             end = each.moment("span_end")
             as_of = each.moment("as_of")
             if first is None or last is None or start is None or end is None or as_of is None:
-                self.losses.others.append(Sentence("A summary of an earlier form of export did not come."))
+                self.losses.others.append(Sentence("A summary in an older export format was not imported."))
                 continue
             summary = Summary.objects.create(
                 conversation=conversation,
@@ -409,8 +411,8 @@ class _OwnConversation:
                     {"name": section.text("name", 40), "text": section.text("text", MAX_TEXT)}
                     for section in each.rows("sections", 10)
                 ],
-                shortened=self._ids(each.texts("shortened", MAX_MESSAGES, 40)),
-                left_aside=self._ids(each.texts("left_aside", MAX_MESSAGES, 40)),
+                shortened=self._restored_ids(each.texts("shortened", MAX_MESSAGES, 40)),
+                left_aside=self._restored_ids(each.texts("left_aside", MAX_MESSAGES, 40)),
                 tokens_in=each.number("tokens_in"),
                 tokens_out=each.number("tokens_out"),
                 as_of=as_of,
@@ -420,48 +422,48 @@ class _OwnConversation:
                 supersedes=stored.get(each.text("supersedes", 40)),
                 withdrawn=each.moment("withdrawn"),
             )
-            Summary.objects.filter(pk=summary.pk).update(created=past(each.moment("created")))
+            Summary.objects.filter(pk=summary.pk).update(created=not_in_future(each.moment("created")))
             stored[each.text("id", 40)] = summary
 
-    def _ids(self, keys: Sequence[str]) -> list[str]:
+    def _restored_ids(self, keys: Sequence[str]) -> list[str]:
         return [str(self.rows[key].pk) for key in keys if key in self.rows]
 
-    def _documents(self) -> dict[str, int]:
-        """Return the citation numbers. The numbers of files that did not come are left out."""
+    def _read_numbers(self) -> dict[str, int]:
+        """Return the citation numbers by document, without files that were not imported."""
         exported = self.row.counts("documents", MAX_DOCUMENTS)
         numbers: dict[str, int] = {}
         for source, number in exported.items():
-            file = self._file_here(source)
+            file = self._restored_file(source)
             if file is not None:
                 numbers[str(file.pk)] = number
             elif not is_uuid(source):
                 numbers[source] = number
         return numbers
 
-    def _listing(self, conversation: Conversation) -> None:
+    def _set_listing(self, conversation: Conversation) -> None:
         """Set tags and the place above the list, as far as the owner's limits allow."""
         tags = self.row.texts("tags", Tag.MAX_OF_ONE, Tag.MAX_NAME)
         pinned = self.row.flag("pinned")
         self.losses.others += set_listing(owner=self.owner, conversation=conversation, tags=tags, pinned=pinned)
         since = self.row.moment("pinned_since")
         if conversation.pinned and since is not None:
-            Conversation.objects.filter(pk=conversation.pk).update(pinned=past(since))
+            Conversation.objects.filter(pk=conversation.pk).update(pinned=not_in_future(since))
 
 
-def _passage(row: ExportedRow) -> PassageSpan:
+def _read_passage(row: ExportedRow) -> PassageSpan:
     span: PassageSpan = {"start": row.number("start"), "end": row.number("end")}
     if heading := row.text("heading", 1_000):
         span["heading"] = heading
     return span
 
 
-def _outgoing(row: ExportedRow) -> list[OutgoingRequest]:
+def _read_outgoing(row: ExportedRow) -> list[OutgoingRequest]:
     """Return the requests with which a tool sent data out of the workspace."""
     requests = row.rows("outgoing", MAX_OUTGOING)
     return [{"host": each.text("host", 255), "what": each.text("what", MAX_TEXT)} for each in requests]
 
 
-def _text_part(row: ExportedRow, text: str) -> MessagePart:
+def _read_text_part(row: ExportedRow, text: str) -> MessagePart:
     part: MessagePart = {"type": "text", "text": text}
     if row.flag("continues"):
         part["continues"] = True

@@ -1,7 +1,8 @@
 """Read the context reports of an own export: what a model saw, what was left out, and why.
 
-Everything in the file may be wrong, since anybody can write such a file. So each member is checked, and each id becomes
-that of a row that came with the same conversation, or is dropped: pages read titles and texts by these ids.
+Everything in the file may be wrong, since anybody can write such a file. So each member is checked. Each id is
+replaced by the id of a row that was imported with the same conversation, or dropped, since pages read titles and texts
+by these ids.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -23,15 +24,15 @@ MAX_CALLS = 200  # of one turn
 MAX_SOURCES = 20_000  # of one call
 MAX_NOTES = 50  # of one call
 MAX_TOOLS = 10_000  # of one call
-LOST = "lost"  # in place of the id of a file that did not come
+LOST_FILE = "lost"  # in place of the id of a file that was not imported
 _KINDS = (*wording.KINDS, *wording.SECTIONS)
 
 
 @dataclass(frozen=True, slots=True)
-class RowsHere:
-    """The rows here for the ids of one conversation of an export, and the numbers of its documents by their ids here.
+class RestoredRows:
+    """The stored rows by their ids in the export. `numbers`: the citation numbers of documents, by their stored ids.
 
-    `file` returns None for a file that did not come.
+    `file` returns None for a file that was not imported.
     """
 
     messages: Mapping[str, Message]
@@ -40,19 +41,19 @@ class RowsHere:
     numbers: Mapping[str, int]
 
 
-def calls_of(turn: ExportedRow, rows: RowsHere, model: Model | None) -> list[CallReport]:
+def read_calls(turn: ExportedRow, rows: RestoredRows, model: Model | None) -> list[CallReport]:
     """Return the reports of a turn's model calls, as `Turn.report` stores them.
 
-    Returns none if a call has no list of sources: exports leave the lists of older turns out.
+    Returns an empty list if a call has no list of sources, since exports leave out the lists of older turns.
     """
     calls = list(turn.rows("report", MAX_CALLS))
     if any("sources" not in call.values for call in calls):
         return []
-    return [_call(call, rows, model) for call in calls]
+    return [_read_call(call, rows, model) for call in calls]
 
 
-def _call(call: ExportedRow, rows: RowsHere, model: Model | None) -> CallReport:
-    sources = list(_sources(call, rows))
+def _read_call(call: ExportedRow, rows: RestoredRows, model: Model | None) -> CallReport:
+    sources = list(_read_sources(call, rows))
     ids = {source.get("id") for source in sources}
     left_out = [source for source in sources if source["state"] == "left_out" and source.get("id")]
     entry: CallReport = {
@@ -79,19 +80,19 @@ def _call(call: ExportedRow, rows: RowsHere, model: Model | None) -> CallReport:
         "unloaded": call.number("unloaded"),
         "without_room": call.number("without_room"),
         "sources": sources,
-        "versions": {},  # the rows with these numbers did not come; here they are other texts
-        "summary": _summary(call, rows),
-        "messages": list(_messages(call, rows)),
+        "versions": {},  # the same numbers belong to other texts in this workspace
+        "summary": _read_summary(call, rows),
+        "messages": list(_read_messages(call, rows)),
         "numbers": {pk: number for pk, number in rows.numbers.items() if pk in ids},
-        "refused": _sentence(call.text("refused", 1_000)),
-        "notes": [_sentence(text) for text in call.texts("notes", MAX_NOTES, 1_000)],
+        "refused": _dump_sentence(call.text("refused", 1_000)),
+        "notes": [_dump_sentence(text) for text in call.texts("notes", MAX_NOTES, 1_000)],
         "unread": call.number("unread"),
-        "notice": _sentence(call.text("notice", 1_000)),
+        "notice": _dump_sentence(call.text("notice", 1_000)),
         "usage": call.counts("usage"),
         "provider_count": call.number("provider_count") or None,
     }
     if "tools_on_demand" in call.values:
-        entry["tools_on_demand"] = _tools_on_demand(call)
+        entry["tools_on_demand"] = _read_tools_on_demand(call)
     if "tools_asking" in call.values:
         entry["tools_asking"] = call.texts("tools_asking", 500, 200)
     if "sign_ins" in call.values:
@@ -99,7 +100,7 @@ def _call(call: ExportedRow, rows: RowsHere, model: Model | None) -> CallReport:
     return entry
 
 
-def _sources(call: ExportedRow, rows: RowsHere) -> Iterator[SourceEntry]:
+def _read_sources(call: ExportedRow, rows: RestoredRows) -> Iterator[SourceEntry]:
     for each in call.rows("sources", MAX_SOURCES):
         kind = each.choice("kind", _KINDS)
         state = each.choice("state", list(wording.STATES))
@@ -120,7 +121,7 @@ def _sources(call: ExportedRow, rows: RowsHere) -> Iterator[SourceEntry]:
         yield source
 
 
-def _source_id(kind: str, key: str, rows: RowsHere) -> str | None:
+def _source_id(kind: str, key: str, rows: RestoredRows) -> str | None:
     if kind == "message":
         return _message_id(key, rows)
     if kind in FILE_KINDS:
@@ -131,7 +132,7 @@ def _source_id(kind: str, key: str, rows: RowsHere) -> str | None:
     return key if kind == "task" else None
 
 
-def _message_id(key: str, rows: RowsHere) -> str | None:
+def _message_id(key: str, rows: RestoredRows) -> str | None:
     """Return the id of a message, or of a step of an answer: `ID#2`."""
     row, mark, step = key.partition("#")
     if row not in rows.messages:
@@ -139,7 +140,7 @@ def _message_id(key: str, rows: RowsHere) -> str | None:
     return f"{rows.messages[row].pk}{mark}{step[:20]}"
 
 
-def _messages(call: ExportedRow, rows: RowsHere) -> Iterator[MessageEntry]:
+def _read_messages(call: ExportedRow, rows: RestoredRows) -> Iterator[MessageEntry]:
     for each in call.rows("messages", MAX_SOURCES):
         section = each.choice("section", list(wording.SECTIONS))
         role = each.choice("role", ("system", "user", "assistant", "tool"))
@@ -148,7 +149,7 @@ def _messages(call: ExportedRow, rows: RowsHere) -> Iterator[MessageEntry]:
         key = each.text("source", 50_000)
         if section in FILE_SECTIONS:
             files = [rows.file(each_key) for each_key in key.split("+")] if key else []
-            source = "+".join(str(file.pk) if file is not None else LOST for file in files) or None
+            source = "+".join(str(file.pk) if file is not None else LOST_FILE for file in files) or None
         else:
             source = _message_id(key, rows)
         entry: MessageEntry = {
@@ -163,7 +164,7 @@ def _messages(call: ExportedRow, rows: RowsHere) -> Iterator[MessageEntry]:
         yield entry
 
 
-def _tools_on_demand(call: ExportedRow) -> ToolsOnDemandEntry | None:
+def _read_tools_on_demand(call: ExportedRow) -> ToolsOnDemandEntry | None:
     tools = call.one("tools_on_demand")
     if tools is None:
         return None
@@ -176,8 +177,8 @@ def _tools_on_demand(call: ExportedRow) -> ToolsOnDemandEntry | None:
     }
 
 
-def _summary(call: ExportedRow, rows: RowsHere) -> CoveredEntry | None:
-    """Return the summary of the prompt, None if it did not come."""
+def _read_summary(call: ExportedRow, rows: RestoredRows) -> CoveredEntry | None:
+    """Return the summary of the prompt; None if it was not imported."""
     covered = call.one("summary")
     summary = rows.summaries.get(covered.text("id", 40)) if covered is not None else None
     if covered is None or summary is None:
@@ -193,5 +194,5 @@ def _summary(call: ExportedRow, rows: RowsHere) -> CoveredEntry | None:
     }
 
 
-def _sentence(text: str) -> str:
+def _dump_sentence(text: str) -> str:
     return Sentence.verbatim(text).dump() if text else ""

@@ -7,10 +7,10 @@ from decimal import Decimal, InvalidOperation
 from typing import Any
 from uuid import UUID
 
-from chat.conversations.importing.reading import moment, text_of
+from chat.conversations.importing.reading import as_text, parse_time
 from core.json_types import JsonObject
 
-MAX_SIZE = 2_000_000_000  # of numbers; a column of integers holds a little more
+MAX_SIZE = 2_000_000_000  # largest number; an integer column can hold 2,147,483,647
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,8 +19,8 @@ class ExportedRow:
 
     values: JsonObject
 
-    def text(self, name: str, most: int) -> str:
-        return text_of(self.values.get(name))[:most]
+    def text(self, name: str, limit: int) -> str:
+        return as_text(self.values.get(name))[:limit]
 
     def flag(self, name: str, *, default: bool = False) -> bool:
         value = self.values.get(name)
@@ -37,12 +37,12 @@ class ExportedRow:
         return float(value) if isinstance(value, int | float) and 0 <= value <= 1 else 0.0
 
     def one(self, name: str) -> "ExportedRow | None":
-        """Return an object, None if the member is none."""
+        """Return an object; None if the member is not an object."""
         value = self.values.get(name)
         return ExportedRow(value) if isinstance(value, dict) else None
 
     def moment(self, name: str) -> datetime | None:
-        return moment(self.values.get(name))
+        return parse_time(self.values.get(name))
 
     def choice(self, name: str, choices: Collection[str], default: str = "") -> str:
         value = self.values.get(name)
@@ -57,30 +57,30 @@ class ExportedRow:
             return None
         return amount if amount is not None and amount.is_finite() and 0 <= amount < 1_000_000 else None
 
-    def texts(self, name: str, most: int, longest: int) -> list[str]:
-        """Return the first `most` texts of a list, each with up to `longest` characters."""
+    def texts(self, name: str, limit: int, max_length: int) -> list[str]:
+        """Return the first `limit` texts of a list, each with up to `max_length` characters."""
         value = self.values.get(name)
-        texts = value[:most] if isinstance(value, list) else []
-        return [text[:longest] for each in texts if (text := text_of(each))]
+        texts = value[:limit] if isinstance(value, list) else []
+        return [text[:max_length] for each in texts if (text := as_text(each))]
 
-    def rows(self, name: str, most: int) -> Iterator["ExportedRow"]:
-        """Yield the first `most` objects of a list."""
-        yield from rows_of(self.values.get(name), most)
+    def rows(self, name: str, limit: int) -> Iterator["ExportedRow"]:
+        """Yield the first `limit` objects of a list."""
+        yield from iterate_rows(self.values.get(name), limit)
 
-    def counts(self, name: str, most: int = 50) -> dict[str, int]:
-        """Return the first `most` whole numbers of an object, by name."""
+    def counts(self, name: str, limit: int = 50) -> dict[str, int]:
+        """Return the first `limit` whole numbers of an object, by name."""
         value = self.values.get(name)
-        items = list(value.items())[:most] if isinstance(value, dict) else []
+        items = list(value.items())[:limit] if isinstance(value, dict) else []
         return {
-            text_of(key)[:2_000]: each
+            as_text(key)[:2_000]: each
             for key, each in items
             if isinstance(each, int) and not isinstance(each, bool) and 0 <= each <= MAX_SIZE
         }
 
 
-def rows_of(value: Any, most: int) -> Iterator[ExportedRow]:
-    """Yield the first `most` objects of a list."""
-    for each in value[:most] if isinstance(value, list) else ():
+def iterate_rows(value: Any, limit: int) -> Iterator[ExportedRow]:
+    """Yield the first `limit` objects of a list."""
+    for each in value[:limit] if isinstance(value, list) else ():
         if isinstance(each, dict):
             yield ExportedRow(each)
 

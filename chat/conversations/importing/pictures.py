@@ -1,4 +1,4 @@
-"""Find the bytes of a conversation's files in the zip of its export. ChatGPT puts them beside the conversations."""
+"""Find the bytes of a conversation's files in the zip of its export, as ChatGPT's exports have them."""
 
 import zipfile
 from base64 import b64encode
@@ -7,12 +7,12 @@ from bisect import bisect_left
 from chat.conversations.importing.reading import ImportedConversation, ImportedFile
 from chat.conversations.importing.stream import ZIP_ERRORS
 
-MAX_BYTES = 13_000_000  # of all files of one conversation; the others come by name only
-_MIN_KEY = 8  # characters; a shorter id could be the beginning of another file's name
+MAX_PICTURE_BYTES = 13_000_000  # of all files of one conversation; further files are imported by name only
+_MIN_KEY_LENGTH = 8  # characters; a shorter id could be the beginning of another file's name
 
 
 class ArchiveFiles:
-    """The files in the zip of an export. The name of one begins with its id in the conversations."""
+    """The files in the zip of an export. A file's name begins with the file's id in the conversations."""
 
     def __init__(self, archive: zipfile.ZipFile) -> None:
         self._archive = archive
@@ -21,10 +21,10 @@ class ArchiveFiles:
 
     def add_to(self, conversation: ImportedConversation) -> None:
         """Set `data` of the conversation's files whose bytes are in the zip."""
-        left = MAX_BYTES
+        left = MAX_PICTURE_BYTES
         for message in conversation.messages:
             for file in message.files:
-                if len(file.key) >= _MIN_KEY and not file.text and not file.data:
+                if len(file.key) >= _MIN_KEY_LENGTH and not file.text and not file.data:
                     left -= self._read(file, left)
 
     def _read(self, file: ImportedFile, left: int) -> int:

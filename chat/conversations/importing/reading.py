@@ -1,7 +1,6 @@
 """Types and helpers to read conversations of other products (`products` lists these).
 
-A reader names what it leaves out: it counts each part in `ImportedConversation.losses`, under a key of
-`storing.LOSSES`.
+A reader counts each part that it leaves out in `ImportedConversation.losses`, under a key of `storing.LOSS_SENTENCES`.
 """
 
 import re
@@ -17,22 +16,22 @@ from core.sentences import Sentence
 MAX_MESSAGES = 50_000  # messages of one conversation
 MAX_TITLE = 200  # characters
 MAX_TEXT = 1_000_000  # characters of one message, as for a message that is typed here
-MAX_CONVERSATION = 10_000_000  # characters of one conversation
+MAX_CONVERSATION_LENGTH = 10_000_000  # characters of one conversation
 MAX_FILES = 50  # files of one message
-MAX_NAME = 255  # characters of a file's name
+MAX_FILE_NAME = 255  # characters of a file's name
 MAX_TAGS = 20
-MAX_FOLDER = 100  # characters
-PASTED = "Pasted text.txt"  # the name of a text that was pasted without one
-PICTURE = "picture"  # the name of a picture without one
-# Products write times in seconds, milliseconds, microseconds or nanoseconds since 1970. The bound of each unit is a
-# time after the year 5000 in the unit before it.
+MAX_FOLDER_NAME = 100  # characters
+PASTED_NAME = "Pasted text.txt"  # the name of a text that was pasted without one
+PICTURE_NAME = "picture"  # the name of a picture without one
+# Products write times in seconds, milliseconds, microseconds or nanoseconds since 1970: (lowest value, divisor). The
+# lowest value of a unit would be a time after the year 5000 in the next larger unit.
 _UNITS = ((1e17, 1e9), (1e14, 1e6), (1e11, 1e3))
 
 _FOREIGN_VARIABLE = re.compile(r"\{\{[ ]{0,3}[A-Za-z_][\w.]{0,60}[ ]{0,3}\}\}")
 
 
-class Unusable(Exception):
-    """The conversation cannot be imported. `sentence` says why."""
+class UnusableConversation(Exception):
+    """Raised for a conversation that cannot be imported. `sentence` says why."""
 
     def __init__(self, sentence: Sentence) -> None:
         super().__init__(sentence.english)
@@ -41,9 +40,9 @@ class Unusable(Exception):
 
 @dataclass(slots=True)
 class ImportedFile:
-    """A file of a message, with its text or with its bytes in base64 (`data`). If both are empty, only its name came.
+    """A file of a message, with its text or with its bytes in base64 (`data`). Without both, only the name is known.
 
-    `key` is its id in the other product. With it the bytes can be looked up beside the conversation.
+    `key` is its id in the other product, by which the bytes may be in the zip of the export.
     """
 
     name: str
@@ -71,10 +70,11 @@ class ImportedMessage:
 
 @dataclass(slots=True)
 class ImportedConversation:
-    """A conversation of an export. `messages` have parents first; `leaf` is the `id` of the end of the branch on show.
+    """A conversation of an export.
 
-    `source` identifies the conversation across imports. `folder` is the name of its folder, which becomes a project.
-    `losses` counts the parts that are not in `messages`, by the keys of `storing.LOSSES`.
+    `messages` have parents first. `leaf` is the `id` of the last message of the displayed branch. `source` identifies
+    the conversation across imports. `folder` is the name of its folder, which becomes a project. `losses` counts the
+    parts that are not in `messages`, by the keys of `storing.LOSS_SENTENCES`.
     """
 
     source: str
@@ -92,9 +92,9 @@ class ImportedConversation:
 
 @dataclass(slots=True)
 class ImportedListRow:
-    """A row of another product that is no conversation, in the form of the own export's list `name`.
+    """A row of another product that is not a conversation, in the form of the own export's list `name`.
 
-    Its member `lost` names the parts that do not come, such as `tools`.
+    Its member `lost` names the parts that are not imported, such as `tools`.
     """
 
     name: str
@@ -109,12 +109,12 @@ class TreePlace:
     parent: str | None
 
 
-def text_of(value: Any) -> str:
-    """Return a string without NUL and lone surrogates, which PostgreSQL cannot store; empty for other values."""
+def as_text(value: Any) -> str:
+    """Return a string without NUL and lone surrogates, which PostgreSQL cannot store; empty for another type."""
     return value.replace("\0", "").encode(errors="replace").decode() if isinstance(value, str) else ""
 
 
-def moment(value: Any) -> datetime | None:
+def parse_time(value: Any) -> datetime | None:
     """Return a time from a number since 1970, in seconds or a smaller unit, or from ISO 8601; None for other values."""
     try:
         if isinstance(value, int | float) and not isinstance(value, bool):
@@ -126,51 +126,51 @@ def moment(value: Any) -> datetime | None:
         return None
 
 
-def object_of(value: Any) -> JsonObject:
-    """Return an object, an empty one for other values."""
+def as_object(value: Any) -> JsonObject:
+    """Return the value if it is an object, else an empty object."""
     return value if isinstance(value, dict) else {}
 
 
-def list_of(value: Any) -> list[Any]:
-    """Return a list, an empty one for other values."""
+def as_list(value: Any) -> list[Any]:
+    """Return the value if it is a list, else an empty list."""
     return value if isinstance(value, list) else []
 
 
-def name_of(value: Any) -> str:
-    """Return the name of a file, of `MAX_NAME` characters at most."""
-    return text_of(value).strip()[:MAX_NAME]
+def as_file_name(value: Any) -> str:
+    """Return the name of a file, cut to `MAX_FILE_NAME` characters."""
+    return as_text(value).strip()[:MAX_FILE_NAME]
 
 
 def named_files(rows: Any, key: str) -> list[ImportedFile]:
-    """Return the files of which an export has only the names."""
-    names = [name_of(row.get(key)) for row in list_of(rows) if isinstance(row, dict)]
+    """Return the files in `rows`, of which the export has only the names. `key`: the member with the name."""
+    names = [as_file_name(row.get(key)) for row in as_list(rows) if isinstance(row, dict)]
     return [ImportedFile(name) for name in names if name]
 
 
-def few_files(files: list[ImportedFile], losses: dict[str, int]) -> list[ImportedFile]:
-    """Return `MAX_FILES` files at most. The others are counted as lost."""
-    lose(losses, "others", len(files) - MAX_FILES)
+def limit_files(files: list[ImportedFile], losses: dict[str, int]) -> list[ImportedFile]:
+    """Return the first `MAX_FILES` files. The others are counted as lost."""
+    count_loss(losses, "others", len(files) - MAX_FILES)
     return files[:MAX_FILES]
 
 
-def few_tags(names: list[str], losses: dict[str, int]) -> list[str]:
-    """Return `MAX_TAGS` names of tags at most. The others are counted as lost."""
-    lose(losses, "tags", len(names) - MAX_TAGS)
+def limit_tags(names: list[str], losses: dict[str, int]) -> list[str]:
+    """Return the first `MAX_TAGS` names of tags. The others are counted as lost."""
+    count_loss(losses, "tags", len(names) - MAX_TAGS)
     return names[:MAX_TAGS]
 
 
-def lose(losses: dict[str, int], key: str, count: int = 1) -> None:
-    """Count a part that does not come."""
+def count_loss(losses: dict[str, int], key: str, count: int = 1) -> None:
+    """Count parts that are not imported. A `count` of 0 or less changes nothing."""
     if count > 0:
         losses[key] = losses.get(key, 0) + count
 
 
-def paragraphs(*texts: str) -> str:
+def join_paragraphs(*texts: str) -> str:
     """Return the texts that are not empty, as paragraphs."""
     return "\n\n".join(filter(None, texts))
 
 
-def fenced(code: str, language: str = "") -> str:
+def code_block(code: str, language: str = "") -> str:
     """Return code as a block of Markdown, with a fence that the code does not contain."""
     fence = "```"
     while fence in code:
@@ -179,8 +179,8 @@ def fenced(code: str, language: str = "") -> str:
     return f"{fence}{word}\n{code.strip(chr(10))}\n{fence}"
 
 
-def literal_variables(text: str) -> str:
-    """Return instructions in which the variables of another product are plain text, as they have no value here."""
+def escape_variables(text: str) -> str:
+    """Return the text with a backslash before each variable of another product, which has no value here."""
     return _FOREIGN_VARIABLE.sub(r"\\\g<0>", text)
 
 
@@ -189,8 +189,8 @@ def in_tree_order(
 ) -> Iterator[TreePlace]:
     """Yield the ids of a tree, parents first. A parent that is not an id counts as none.
 
-    `parents` maps each id to its parent. `children` may name the order of the ids below an id; the others come after
-    these, in the order of `parents`. Ids in a cycle are never reached.
+    `parents` maps each id to its parent. `children` may set the order of the ids below an id. Other ids follow in the
+    order of `parents`. Ids in a cycle are left out.
     """
     below: dict[str | None, list[str]] = {}
     for key, parent in parents.items():
@@ -207,45 +207,52 @@ def in_tree_order(
         waiting.extend(TreePlace(key, place.id) for key in unordered)
 
 
-def source_of(product: str, own: Any) -> str:
-    """Return the conversation's `source`. Raises `Unusable` for a conversation without an id."""
-    if not text_of(own):
-        raise Unusable(Sentence("It has no id, so the import cannot tell whether it is here already."))
-    return f"{product}:{text_of(own)[:150]}"
+def make_source(product: str, own: Any) -> str:
+    """Return the conversation's `source`. Raises `UnusableConversation` for a conversation without an id."""
+    if not as_text(own):
+        raise UnusableConversation(Sentence("It has no id, so the import cannot tell whether it is here already."))
+    return f"{product}:{as_text(own)[:150]}"
 
 
-def checked(conversation: ImportedConversation) -> ImportedConversation:
-    """Check the size of a conversation. Raises `Unusable` if it is empty or too large."""
+def check_conversation(conversation: ImportedConversation) -> ImportedConversation:
+    """Return the conversation. Raises `UnusableConversation` if it is empty or too large."""
     if not conversation.messages:
-        raise Unusable(Sentence("It has no message with text."))
+        raise UnusableConversation(Sentence("It has no message with text."))
     if len(conversation.messages) > MAX_MESSAGES:
-        raise too_many_messages()
+        raise too_many_messages_error()
     for message in conversation.messages:
-        _bounded(message.text)
-        _bounded(message.reasoning)
-    if sum(len(message.text) + len(message.reasoning) for message in conversation.messages) > MAX_CONVERSATION:
-        raise too_long()
+        _check_length(message.text)
+        _check_length(message.reasoning)
+    if sum(len(message.text) + len(message.reasoning) for message in conversation.messages) > MAX_CONVERSATION_LENGTH:
+        raise too_long_error()
     return conversation
 
 
-def too_many_messages() -> Unusable:
-    return Unusable(Sentence("It has more than {max_messages} messages.", max_messages=MAX_MESSAGES))
+def too_many_messages_error() -> UnusableConversation:
+    return UnusableConversation(Sentence("It has more than {max_messages} messages.", max_messages=MAX_MESSAGES))
 
 
-def too_long() -> Unusable:
-    return Unusable(Sentence("It has more than {max_conversation} characters.", max_conversation=MAX_CONVERSATION))
+def too_long_error() -> UnusableConversation:
+    return UnusableConversation(
+        Sentence("It has more than {max_conversation} characters.", max_conversation=MAX_CONVERSATION_LENGTH)
+    )
 
 
-def _bounded(text: str) -> str:
+def _check_length(text: str) -> str:
     if len(text) > MAX_TEXT:
-        raise Unusable(Sentence("One of its messages has more than {max_text} characters.", max_text=MAX_TEXT))
+        raise UnusableConversation(
+            Sentence("One of its messages has more than {max_text} characters.", max_text=MAX_TEXT)
+        )
     return text
 
 
-def in_pairs(messages: list[ImportedMessage], leaf: str | None) -> tuple[list[ImportedMessage], str | None]:
+def join_consecutive_answers(
+    messages: list[ImportedMessage], leaf: str | None
+) -> tuple[list[ImportedMessage], str | None]:
     """Join consecutive answers into one, since other products store a message for each use of a tool.
 
-    If several answers follow one answer, the first joins it. The others become its siblings and repeat its text.
+    If several answers follow one answer, the first is joined to it. The others become its siblings and repeat its text.
+    Also return the id of the message that contains `leaf`.
     """
     by_id: dict[str, ImportedMessage] = {}
     place: dict[str, str] = {}  # by the id of a message: the id of the message that contains it
@@ -259,24 +266,24 @@ def in_pairs(messages: list[ImportedMessage], leaf: str | None) -> tuple[list[Im
             place[message.id] = message.id
         elif above.id not in joined:
             joined[above.id] = replace(above, files=[*above.files])
-            _join(above, message)
+            _append_answer(above, message)
             place[message.id] = above.id
         else:
             before = joined[above.id]
             repeated += len(before.text) + len(before.reasoning)
-            if repeated > MAX_CONVERSATION:
-                raise too_long()
+            if repeated > MAX_CONVERSATION_LENGTH:
+                raise too_long_error()
             message.parent = before.parent
-            message.text = paragraphs(before.text, message.text)
-            message.reasoning = paragraphs(before.reasoning, message.reasoning)
+            message.text = join_paragraphs(before.text, message.text)
+            message.reasoning = join_paragraphs(before.reasoning, message.reasoning)
             message.files = [*before.files, *message.files]
             by_id[message.id] = message
             place[message.id] = message.id
     return list(by_id.values()), place.get(leaf or "")
 
 
-def _join(above: ImportedMessage, message: ImportedMessage) -> None:
-    above.text = _bounded(paragraphs(above.text, message.text))
-    above.reasoning = _bounded(paragraphs(above.reasoning, message.reasoning))
+def _append_answer(above: ImportedMessage, message: ImportedMessage) -> None:
+    above.text = _check_length(join_paragraphs(above.text, message.text))
+    above.reasoning = _check_length(join_paragraphs(above.reasoning, message.reasoning))
     above.files = [*above.files, *message.files]
     above.model = above.model or message.model

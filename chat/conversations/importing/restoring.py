@@ -2,8 +2,8 @@
 
 `own_conversations` stores the conversations of an own export.
 
-Rows are recognised, so that the same export again makes nothing twice: files by name and content, personas by name or
-time, projects by name and time, prompts by name and holder, tasks by code.
+Rows that exist already are recognised, so that a second import creates nothing: files by name and content, personas by
+name or time, projects by name and time, prompts by name and holder, tasks by code.
 """
 
 import hashlib
@@ -23,11 +23,11 @@ from accounts.access.rights import models_of
 from accounts.models import User
 from accounts.services import PreferenceFields, change_preferences, hide_tasks_notice
 from chat.conversations.importing.journal import ImportJournal
-from chat.conversations.importing.own_rows import ExportedRow, rows_of
+from chat.conversations.importing.own_rows import ExportedRow, iterate_rows
 from chat.conversations.importing.reading import MAX_TITLE
 from chat.conversations.importing.results import FilePiece, ImportResult, ListEntry, Outcome
 from chat.memory.models import Fact, Profile
-from chat.memory.services import EVERYWHERE, FactScope, ProfileFields, add_fact, profile_of, save_profile
+from chat.memory.services import EVERYWHERE, FactScope, ProfileFields, add_fact, profile_for, save_profile
 from chat.models import ImportedRow
 from core.errors import ProductError
 from core.faces import FaceColour, FaceIcon
@@ -37,7 +37,7 @@ from files.services import clean_name, store
 from llm.models import Effort
 from personas.models import BudgetProfile, Persona
 from personas.services import PersonaFields, create_persona
-from personas.sharing.names import make_unique_name
+from personas.sharing.names import unique_name
 from projects.models import Project
 from projects.planner.models.codes import MAX_LENGTH
 from projects.planner.models.task import MAX_MODEL, MAX_NEEDS, Task
@@ -50,16 +50,16 @@ from workspace.models import DateAwareness
 MAX_ROWS = 20_000  # of one list
 MAX_NOTES = 100_000  # characters of a task's notes
 MAX_MEMORY = 20_000  # characters of one memory
-MEMORIES = "Memories.md"  # the file with the memories of another product
-NAMED = 3  # reasons or codes that one sentence names
-STEP = timedelta(milliseconds=1)  # the exactness of times in the lists
+MEMORIES_FILE = "Memories.md"  # the file with the memories of another product
+MAX_NAMED = 3  # reasons or codes in one sentence
+STEP = timedelta(milliseconds=1)  # the precision of times in the lists
 
 
 @dataclass(slots=True)
 class Tally:
-    """Counts the rows of one list by what happened to them.
+    """Counts the stored, existing and refused rows of one list.
 
-    `remarks` are sentences about rows that came in part or not at all.
+    `remarks` are sentences about rows that were imported in part or refused.
     """
 
     stored: int = 0
@@ -68,11 +68,13 @@ class Tally:
     remarks: list[Sentence] = field(default_factory=list)
 
     def refuse(self, sentence: Sentence) -> None:
+        """Count a refused row, and remark the reason."""
         self.refused += 1
         self.remark(sentence)
 
     def remark(self, sentence: Sentence) -> None:
-        if sentence not in self.remarks and len(self.remarks) < NAMED:
+        """Add a remark. Repetitions and remarks after the first `MAX_NAMED` are dropped."""
+        if sentence not in self.remarks and len(self.remarks) < MAX_NAMED:
             self.remarks.append(sentence)
 
     def result(self, title: str) -> ImportResult:
@@ -86,12 +88,12 @@ class Tally:
         return {
             "title": title,
             "outcome": outcome,
-            "why": joined([counted, *self.remarks]).dump(),
+            "why": join_sentences([counted, *self.remarks]).dump(),
             "conversation": None,
         }
 
 
-def joined(sentences: Sequence[Sentence]) -> Sentence:
+def join_sentences(sentences: Sequence[Sentence]) -> Sentence:
     """Return the sentences as one."""
     result = sentences[0]
     for sentence in sentences[1:]:
@@ -111,7 +113,7 @@ class IncomingFile:
 class OwnLists:
     """Stores the lists and files of one export for its owner.
 
-    `files`, `personas` and `projects` map the ids in the export to the rows here.
+    `files`, `personas` and `projects` map the ids in the export to the stored rows.
     """
 
     def __init__(self, owner: User, journal: ImportJournal) -> None:
@@ -127,7 +129,7 @@ class OwnLists:
     def take_list(self, entry: ListEntry) -> list[ImportResult]:
         """Store the rows of a list. Return the results that are complete."""
         if entry.name == "files":
-            self._listed = {row.text("id", 40): row for row in rows_of(entry.rows, MAX_ROWS)}
+            self._listed = {row.text("id", 40): row for row in iterate_rows(entry.rows, MAX_ROWS)}
             return []
         results = [] if entry.name == "settings" else self._files_done()
         readers: dict[str, Callable[[ExportedRow, Tally], None]] = {
@@ -140,11 +142,11 @@ class OwnLists:
         }
         tally = Tally()
         if entry.name == "tasks":
-            self._tasks(rows_of(entry.rows, MAX_ROWS), tally)
+            self._tasks(iterate_rows(entry.rows, MAX_ROWS), tally)
         elif entry.name == "memories":
-            self._memories(rows_of(entry.rows, MAX_ROWS), tally)
+            self._memories(iterate_rows(entry.rows, MAX_ROWS), tally)
         elif reader := readers.get(entry.name):
-            for row in rows_of(entry.rows, MAX_ROWS):
+            for row in iterate_rows(entry.rows, MAX_ROWS):
                 try:
                     with transaction.atomic():
                         reader(row, tally)
@@ -181,7 +183,7 @@ class OwnLists:
         except ProductError as error:
             self._file_tally.refuse(error.sentence)
             return
-        File.objects.filter(pk=file.pk).update(created=past(incoming.row.moment("created")))
+        File.objects.filter(pk=file.pk).update(created=not_in_future(incoming.row.moment("created")))
         if not file.repeated:
             self._journal.add(ImportedRow.Kind.FILE, file.pk)
         self.files[key] = file
@@ -192,7 +194,7 @@ class OwnLists:
         return File.objects.filter(owner=self.owner, name=name, sha256=sha256).order_by("pk").first()
 
     def _files_done(self) -> list[ImportResult]:
-        """Return the result of the files, once. Listed files without bytes are refused."""
+        """Return the result of the files if it is still due. Listed files without bytes are refused."""
         if not self._listed:
             return []
         missing = len(self._listed) - self._file_tally.stored - self._file_tally.existing - self._file_tally.refused
@@ -203,7 +205,7 @@ class OwnLists:
         return [self._file_tally.result("files.json")]
 
     def _settings(self, row: ExportedRow, tally: Tally) -> None:
-        """Take the settings that the owner has never changed."""
+        """Import the settings that the owner has never changed."""
         owner = User.objects.get(pk=self.owner.pk)
         fields: PreferenceFields = {}
         if not owner.language and row.text("language", 10):
@@ -227,8 +229,8 @@ class OwnLists:
         tally.stored += 1
 
     def _profile(self, row: ExportedRow, tally: Tally) -> None:
-        """Take the texts of the profile that the owner has not written here."""
-        profile = profile_of(self.owner)
+        """Import the texts of the profile that are still empty."""
+        profile = profile_for(self.owner)
         fields: ProfileFields = {}
         if not profile.about:
             fields["about"] = row.text("about", Profile.MAX_TEXT)
@@ -244,7 +246,7 @@ class OwnLists:
         tally.stored += 1
 
     def _fact(self, row: ExportedRow, tally: Tally) -> None:
-        """Store a remembered fact, without its sources: the conversations of an export get other ids here."""
+        """Store a remembered fact without its sources, since imported messages get new ids."""
         if row.text("status", 10) != Fact.Status.KEPT:
             raise ProductError("fact_not_kept", Sentence("Facts that are proposed or outdated are skipped."))
         text = " ".join(row.text("text", Fact.MAX_TEXT).split())
@@ -260,7 +262,7 @@ class OwnLists:
             return
         now = timezone.now()
         fact = add_fact(user=self.owner, text=text, scope=scope, pinned=row.flag("pinned"))
-        if fact.created < now:  # one with the same words in another order or form
+        if fact.created < now:  # `add_fact` returned an older fact with the same words
             tally.existing += 1
             return
         self._journal.add(ImportedRow.Kind.FACT, fact.pk)
@@ -268,9 +270,9 @@ class OwnLists:
 
     def _persona(self, row: ExportedRow, tally: Tally) -> None:
         name = row.text("name", Persona.MAX_NAME).strip()
-        created = past(row.moment("created"))
+        created = not_in_future(row.moment("created"))
         mine = Persona.objects.filter(owner=self.owner)
-        existing = mine.filter(Q(name__iexact=name) | _at(created)).first()
+        existing = mine.filter(Q(name__iexact=name) | _created_at(created)).first()
         if existing is not None:
             self.personas[row.text("id", 40)] = existing
             tally.existing += 1
@@ -287,7 +289,7 @@ class OwnLists:
         profile_name = row.text("budget_profile", 100)
         profile = BudgetProfile.objects.filter(name=profile_name).first() if profile_name else None
         fields: PersonaFields = {
-            "name": make_unique_name(name, self.owner),
+            "name": unique_name(name, self.owner),
             "description": row.text("description", 300),
             "instructions": instructions,
             "replaces_system_prompt": row.flag("replaces_system_prompt"),
@@ -307,18 +309,18 @@ class OwnLists:
         self.personas[row.text("id", 40)] = persona
         tally.stored += 1
         if model_name and model_name not in models:
-            tally.remark(_no_model(model_name))
+            tally.remark(_missing_model_sentence(model_name))
         if profile_name and profile is None:
             tally.remark(Sentence("There is no budget profile “{name}” here.", name=profile_name))
         if row.text("visibility", 20) == Persona.Visibility.WORKSPACE:
-            tally.remark(Sentence("Personas for everyone come as your own: publish them again."))
-        if lost := row.texts("lost", NAMED, 40):
-            tally.remark(Sentence("“{name}” comes without: {lost}.", name=name, lost=", ".join(lost)))
+            tally.remark(Sentence("Personas for everyone are imported as your own. Publish them again."))
+        if lost := row.texts("lost", MAX_NAMED, 40):
+            tally.remark(Sentence("“{name}” was imported without: {lost}.", name=name, lost=", ".join(lost)))
 
     def _project(self, row: ExportedRow, tally: Tally) -> None:
         name = " ".join(row.text("name", MAX_NAME).split())
-        created = past(row.moment("created"))
-        existing = Project.objects.filter(_at(created), owner=self.owner, name=name).first()
+        created = not_in_future(row.moment("created"))
+        existing = Project.objects.filter(_created_at(created), owner=self.owner, name=name).first()
         if existing is not None:
             self.projects[row.text("id", 40)] = existing
             tally.existing += 1
@@ -345,7 +347,7 @@ class OwnLists:
                 add_file(user=self.owner, project=project, file=file, pinned=each.flag("pinned"))
         tally.stored += 1
         if persona_name and persona is None:
-            tally.remark(_no_persona(persona_name))
+            tally.remark(_missing_persona_sentence(persona_name))
         if missing:
             tally.remark(Sentence("Missing files of “{name}”: {count}.", count=missing, name=name))
 
@@ -359,7 +361,7 @@ class OwnLists:
         if SavedPrompt.objects.filter(**holder, name=name).exists():
             tally.existing += 1
             return
-        text = row.text("text", SavedPrompt.MAX_TEXT + 1)  # one that is too long is refused, not cut
+        text = row.text("text", SavedPrompt.MAX_TEXT + 1)  # a text that is too long is refused, not cut
         prompt = create_saved_prompt(user=self.owner, name=name, text=text, project=project)
         self._journal.add(ImportedRow.Kind.PROMPT, prompt.pk)
         tally.stored += 1
@@ -373,9 +375,9 @@ class OwnLists:
         lines = [f"- {text}\n" for text in texts if 0 < len(text) <= MAX_MEMORY]
         if not lines:
             return
-        content = ContentFile("".join(lines).encode(), name=MEMORIES)
+        content = ContentFile("".join(lines).encode(), name=MEMORIES_FILE)
         try:
-            file = store(user=self.owner, name=MEMORIES, content=content)
+            file = store(user=self.owner, name=MEMORIES_FILE, content=content)
         except ProductError as error:
             tally.refuse(error.sentence)
             return
@@ -384,7 +386,7 @@ class OwnLists:
             return
         self._journal.add(ImportedRow.Kind.FILE, file.pk)
         tally.stored += len(lines)
-        tally.remark(Sentence("They came as the file “{name}”, with a line for each.", name=MEMORIES))
+        tally.remark(Sentence("They were imported as the file “{name}”, one per line.", name=MEMORIES_FILE))
 
     def _tasks(self, rows: Iterable[ExportedRow], tally: Tally) -> None:
         result = restore_tasks(user=self.owner, copies=[self._task(row) for row in rows])
@@ -392,8 +394,8 @@ class OwnLists:
         tally.existing = result.existing
         tally.refused = len(result.refused)
         if result.refused:
-            names = ", ".join(result.refused[:NAMED])
-            tally.remark(Sentence("Among the skipped tasks are {names}: their values are not valid.", names=names))
+            names = ", ".join(result.refused[:MAX_NAMED])
+            tally.remark(Sentence("Some tasks have invalid values and were skipped, for example {names}.", names=names))
 
     def _task(self, row: ExportedRow) -> TaskCopy:
         return TaskCopy(
@@ -411,37 +413,37 @@ class OwnLists:
             moved_to=row.text("moved_to__code", MAX_LENGTH),
             model=row.text("model", MAX_MODEL),
             proposed=row.flag("proposed"),
-            created=past(row.moment("created")),
+            created=not_in_future(row.moment("created")),
             finished=row.moment("finished"),
         )
 
     def persona_named(self, key: str, name: str) -> Persona | None:
-        """Return the persona of the export, else one here with its name that the owner sees."""
+        """Return the imported persona, else a persona with this name that the owner sees."""
         if not key and not name:
             return None
         return self.personas.get(key) or Persona.objects.visible_to(self.owner).filter(name=name).first()
 
     def project_named(self, key: str, name: str) -> Project | None:
-        """Return the project of the export, else one here with its name that the owner sees."""
+        """Return the imported project, else a project with this name that the owner sees."""
         if not key and not name:
             return None
         return self.projects.get(key) or Project.objects.visible_to(self.owner).filter(name=name).first()
 
 
-def past(moment: datetime | None) -> datetime:
-    """Return the time, or the present one for a time in the future and without a time."""
+def not_in_future(moment: datetime | None) -> datetime:
+    """Return the time; the current time instead of a time in the future or None."""
     now = timezone.now()
     return min(moment, now) if moment is not None else now
 
 
-def _at(created: datetime) -> Q:
-    """Return the condition that a row was created at this time, as exactly as lists have times."""
+def _created_at(created: datetime) -> Q:
+    """Return the condition that a row was created at this time, to the millisecond."""
     return Q(created__gte=created, created__lt=created + STEP)
 
 
-def _no_model(name: str) -> Sentence:
+def _missing_model_sentence(name: str) -> Sentence:
     return Sentence("You have no model “{name}” here.", name=name)
 
 
-def _no_persona(name: str) -> Sentence:
+def _missing_persona_sentence(name: str) -> Sentence:
     return Sentence("You have no persona “{name}” here.", name=name)

@@ -12,7 +12,7 @@ Outcome = Literal["imported", "known", "skipped"]
 class ImportResult(TypedDict):
     """The stored result for one conversation of the export, or for one list of an own export.
 
-    `why` is a sentence: the reason for another outcome, or the parts that were left out. It is empty if all was kept.
+    `why` is a sentence: the reason for another outcome, or the parts that were left out. It is empty if there are none.
     """
 
     title: str
@@ -25,7 +25,7 @@ class ImportResult(TypedDict):
 class ExportEntry:
     """A conversation in an export: `foreign` or `own`, or the reason `why` it cannot be imported.
 
-    `recognised`: known format. `own` is the JSON of a conversation of Glasshouse, of which nothing is checked yet.
+    `recognised`: its format is known. `own` is the JSON of a conversation of Glasshouse; it is not checked yet.
     """
 
     title: str

@@ -1,9 +1,9 @@
 """Store a conversation of another product.
 
-1. `ForeignRows.store` stores the files whose bytes or text came. Each has a transaction of its own.
-2. It stores the conversation with its messages, its project, tags and the note in the journal in one transaction.
+1. `ForeignRows.store` stores the files whose bytes or text are in the export. Each has a transaction of its own.
+2. It stores the conversation with its messages, its project, its tags and the journal entry in one transaction.
 
-What cannot be kept is counted, and named in the result of the conversation (`LOSSES`).
+Parts that cannot be stored are counted. The result of the conversation names them (`LOSS_SENTENCES`).
 """
 
 import binascii
@@ -30,7 +30,7 @@ from chat.conversations.importing.reading import (
     ImportedFile,
     ImportedMessage,
 )
-from chat.conversations.importing.restoring import joined
+from chat.conversations.importing.restoring import join_sentences
 from chat.models import Attachment, Conversation, ImportedRow, Message, Tag
 from chat.models.parts import MessagePart
 from chat.models.words import title_from
@@ -48,8 +48,8 @@ STEP = timedelta(milliseconds=1)
 BATCH_ROWS = 500  # rows per statement
 MAX_STORED_FILES = 300  # of one conversation
 EARLIEST_TIME = datetime(1990, 1, 1, tzinfo=UTC)
-# Names with these endings stay. A file of another kind, of which only the text came, gets “.txt” behind its name.
-_TEXTS = frozenset(
+# A file that is imported as text only keeps its name if it has one of these endings. Other names get “.txt”.
+_TEXT_SUFFIXES = frozenset(
     {
         *(
             "txt",
@@ -72,30 +72,30 @@ _TEXTS = frozenset(
         *("cs", "php", "sh", "sql", "r", "lua", "pl", "swift", "scala"),
     }
 )
-LOSSES: dict[str, Callable[[int], Sentence]] = {
-    "tools": lambda n: Sentence("Calls of tools, whose results do not come: {count}.", count=n),
-    "files": lambda n: Sentence("Files whose bytes are missing, so only their names came: {count}.", count=n),
-    "texts": lambda n: Sentence("Files of which only the text came: {count}.", count=n),
-    "recordings": lambda n: Sentence("Recordings, of which only the words came: {count}.", count=n),
+LOSS_SENTENCES: dict[str, Callable[[int], Sentence]] = {
+    "tools": lambda n: Sentence("Tool calls whose results were not imported: {count}.", count=n),
+    "files": lambda n: Sentence("Files without content, imported by name only: {count}.", count=n),
+    "texts": lambda n: Sentence("Files imported as text only: {count}.", count=n),
+    "recordings": lambda n: Sentence("Recordings imported as text only: {count}.", count=n),
     "references": lambda n: Sentence("References to collections, notes and other conversations: {count}.", count=n),
-    "citations": lambda n: Sentence("Marks of citations without a link: {count}.", count=n),
-    "sources": lambda n: Sentence("Answers whose lists of sources do not come: {count}.", count=n),
-    "artifacts": lambda n: Sentence("Changes of artifacts without their text: {count}.", count=n),
-    "instructions": lambda n: Sentence("Instructions that stood before the conversation: {count}.", count=n),
+    "citations": lambda n: Sentence("Citation marks without a link: {count}.", count=n),
+    "sources": lambda n: Sentence("Answers imported without their lists of sources: {count}.", count=n),
+    "artifacts": lambda n: Sentence("Changes to artifacts without the changed text: {count}.", count=n),
+    "instructions": lambda n: Sentence("Instructions before the conversation: {count}.", count=n),
     "summaries": lambda n: Sentence("Summaries of earlier messages: {count}.", count=n),
     "ratings": lambda n: Sentence("Ratings of answers: {count}.", count=n),
     "tags": lambda n: Sentence("Tags over the limit: {count}.", count=n),
-    "errors": lambda n: Sentence("Errors in the place of an answer: {count}.", count=n),
-    "unreachable": lambda n: Sentence("Messages that have no place in the conversation: {count}.", count=n),
+    "errors": lambda n: Sentence("Errors instead of an answer: {count}.", count=n),
+    "unreachable": lambda n: Sentence("Messages without a place in the conversation: {count}.", count=n),
     "others": lambda n: Sentence("Parts of another kind: {count}.", count=n),
 }
 
-BytesOf = Callable[[str], IO[bytes] | None]
+OpenFile = Callable[[str], IO[bytes] | None]
 
 
 @dataclass(slots=True)
 class StoredFile:
-    """A file of a message as it is here: its name, and its row if its content came."""
+    """A file of a message: its name, and its row if its content was imported."""
 
     name: str
     row: File | None
@@ -103,7 +103,7 @@ class StoredFile:
 
 @dataclass(slots=True)
 class Losses:
-    """The parts of one conversation that could not be kept: counts by key, answers by model, other reasons."""
+    """The parts of one conversation that were not imported: counts by key, answers by model, other reasons."""
 
     counts: "Counter[str]"
     models: "Counter[str]" = field(default_factory=Counter)
@@ -114,9 +114,11 @@ class Losses:
             Sentence("Answers of “{name}”, a model that you do not have here: {count}.", count=count, name=name)
             for name, count in self.models.most_common(3)
         ]
-        sentences += [LOSSES[key](count) for key, count in self.counts.items() if key in LOSSES and count > 0]
+        sentences += [
+            LOSS_SENTENCES[key](count) for key, count in self.counts.items() if key in LOSS_SENTENCES and count > 0
+        ]
         sentences += dict.fromkeys(self.others)
-        return joined(sentences) if sentences else Sentence("")
+        return join_sentences(sentences) if sentences else Sentence("")
 
 
 class ForeignRows:
@@ -125,7 +127,7 @@ class ForeignRows:
     `bytes_of` opens the content of a file by its id in the other product, and returns None if there is none.
     """
 
-    def __init__(self, owner: User, journal: ImportJournal, bytes_of: BytesOf | None = None) -> None:
+    def __init__(self, owner: User, journal: ImportJournal, bytes_of: OpenFile | None = None) -> None:
         self.owner = owner
         self._journal = journal
         self._bytes_of = bytes_of
@@ -150,7 +152,7 @@ class ForeignRows:
         return StoredConversation(conversation, sentence)
 
     def project(self, name: str, instructions: str = "") -> Project:
-        """Return the owner's project with this name. It is made with these instructions if there is none."""
+        """Return the owner's project with this name. Create it with these instructions if there is none."""
         if name not in self._projects:
             row = Project.objects.filter(owner=self.owner, name=name).order_by("pk").first()
             if row is None:
@@ -161,7 +163,7 @@ class ForeignRows:
         return self._projects[name]
 
     def store_file(self, name: str, content: "Content[Any]") -> File:
-        """Store a file, and note it if it is new. Raises as `files.services.store`."""
+        """Store a file, and add it to the journal if it is new. Raises the errors of `files.services.store`."""
         row = store(user=self.owner, name=name, content=content)
         if not row.repeated:
             self._journal.add(ImportedRow.Kind.FILE, row.pk)
@@ -186,7 +188,7 @@ class ForeignRows:
         return files
 
     def _store_one(self, file: ImportedFile, losses: Losses) -> File | None:
-        """Store a file by its bytes, else by its text. Return None if neither came."""
+        """Store a file with its bytes, else with its text. Return None if the export has neither."""
         name = clean_name(file.name)
         content = self._bytes_of(file.key) if self._bytes_of is not None and file.key else None
         if content is not None:
@@ -199,7 +201,7 @@ class ForeignRows:
                 return None
         if not file.text:
             return None
-        if name.rpartition(".")[2].lower() not in _TEXTS:
+        if name.rpartition(".")[2].lower() not in _TEXT_SUFFIXES:
             name = clean_name(f"{name}.txt")
             losses.counts["texts"] += 1
         return self.store_file(name, ContentFile(file.text.encode(), name=name))
@@ -208,7 +210,7 @@ class ForeignRows:
         self, foreign: ImportedConversation, files: dict[str, list[StoredFile]], losses: Losses
     ) -> Conversation:
         now = timezone.now()
-        created = past(foreign.created, now)
+        created = clamp_time(foreign.created, now)
         title = first_line(foreign.title, MAX_TITLE)[:MAX_TITLE] or title_from(foreign.messages[0].text)
         conversation = Conversation.objects.create(
             owner=self.owner,
@@ -230,7 +232,7 @@ class ForeignRows:
             owner=self.owner, conversation=conversation, tags=[tag for tag in tags if tag], pinned=foreign.pinned
         )
         leaf = rows.get(foreign.leaf or "") or max(rows.values(), key=lambda each: each.pk)
-        updated = past(foreign.updated or max(row.created for row in rows.values()), now)
+        updated = clamp_time(foreign.updated or max(row.created for row in rows.values()), now)
         Conversation.objects.filter(pk=conversation.pk).update(leaf=leaf, created=created, updated=updated)
         return conversation
 
@@ -255,7 +257,7 @@ class ForeignRows:
         for each in messages:
             before = [time for time in (times.get(each.parent or ""), last.get(each.parent)) if time is not None]
             earliest = max(before) + STEP if before else created
-            shown[each.id] = past(each.created or earliest, now)
+            shown[each.id] = clamp_time(each.created or earliest, now)
             times[each.id] = last[each.parent] = max(earliest, shown[each.id])
             parent = rows[each.parent] if each.parent else None
             model = self._models.get(each.model) if each.model else None
@@ -268,7 +270,7 @@ class ForeignRows:
                 parent=parent,
                 depth=parent.depth + 1 if parent else 0,
                 role=Message.Role.USER if each.question else Message.Role.ASSISTANT,
-                parts=_parts(each),
+                parts=_message_parts(each),
                 model=model,
             )
         Message.objects.bulk_create(rows.values(), BATCH_ROWS)
@@ -278,13 +280,13 @@ class ForeignRows:
         return rows
 
 
-def _parts(message: ImportedMessage) -> list[MessagePart]:
+def _message_parts(message: ImportedMessage) -> list[MessagePart]:
     parts: list[MessagePart] = [{"type": "reasoning", "text": message.reasoning}] if message.reasoning else []
     if message.text:
         parts.append({"type": "text", "text": message.text})
     return parts
 
 
-def past(moment: datetime | None, now: datetime) -> datetime:
+def clamp_time(moment: datetime | None, now: datetime) -> datetime:
     """Return the time, not before `EARLIEST_TIME` and not after `now`; `now` without a time."""
     return min(max(moment, EARLIEST_TIME), now) if moment else now

@@ -24,7 +24,14 @@ from bson.errors import BSONError
 from bson.objectid import ObjectId
 
 from chat.conversations.importing import librechat, openwebui
-from chat.conversations.importing.reading import ImportedListRow, Unusable, list_of, moment, object_of, text_of
+from chat.conversations.importing.reading import (
+    ImportedListRow,
+    UnusableConversation,
+    as_list,
+    as_object,
+    as_text,
+    parse_time,
+)
 from chat.conversations.moving.sources import (
     ForeignFile,
     ForeignPerson,
@@ -100,27 +107,27 @@ class LibreChatDump:
 
     def people(self) -> Iterator[ForeignPerson]:
         for row in self._documents("users"):
-            key = text_of(row.get("_id"))
-            ids = {key, text_of(row.get("idOnTheSource")) or key}
+            key = as_text(row.get("_id"))
+            ids = {key, as_text(row.get("idOnTheSource")) or key}
             yield ForeignPerson(
                 key=key,
-                email=text_of(row.get("email")).strip(),
-                name=text_of(row.get("name")).strip(),
-                username=text_of(row.get("username")).strip(),
+                email=as_text(row.get("email")).strip(),
+                name=as_text(row.get("name")).strip(),
+                username=as_text(row.get("username")).strip(),
                 is_admin=row.get("role") == "ADMIN",
                 groups=tuple(sorted({name for each in ids for name in self._groups.get(each, ())})),
             )
 
     def rows_of(self, person: ForeignPerson) -> Iterator[MovedRow]:
         for row in self._documents("memoryentries", person.key):
-            yield ImportedListRow("memories", {"text": text_of(row.get("value"))})
+            yield ImportedListRow("memories", {"text": as_text(row.get("value"))})
         yield from self._prompts(person)
         for row in self._documents("presets", person.key):
-            yield librechat.preset(row)
+            yield librechat.read_preset(row)
         for row in self._documents("agents", person.key):
-            yield librechat.agent(row)
+            yield librechat.read_agent(row)
         projects = {
-            text_of(row.get("_id")): openwebui.folder(text_of(row.get("name")))
+            as_text(row.get("_id")): openwebui.folder_name(as_text(row.get("name")))
             for row in self._documents("chatprojects", person.key)
         }
         for row in self._documents("conversations", person.key):
@@ -128,13 +135,13 @@ class LibreChatDump:
 
     def file(self, key: str) -> ForeignFile | None:
         row = self._file_row(key)
-        return None if row is None else ForeignFile(text_of(row.get("filename")) or "file", text_of(row.get("text")))
+        return None if row is None else ForeignFile(as_text(row.get("filename")) or "file", as_text(row.get("text")))
 
     def open_file(self, key: str) -> IO[bytes] | None:
         row = self._file_row(key) if key else None
         if row is None:
             return None
-        path = text_of(row.get("filepath")).partition("?")[0].strip("/")
+        path = as_text(row.get("filepath")).partition("?")[0].strip("/")
         store, _, rest = path.partition("/")
         base = self._stores.get(store)
         if base is None or not rest:
@@ -160,8 +167,8 @@ class LibreChatDump:
         batch: list[tuple[str, ...]] = []
         for document in _documents_of(path):
             body = json.dumps(document, ensure_ascii=False)
-            columns = [text_of(document.get(name)) if name else "" for name in (key, owner, above)]
-            batch.append((collection, *columns, text_of(document.get("createdAt")), text_of(body)))
+            columns = [as_text(document.get(name)) if name else "" for name in (key, owner, above)]
+            batch.append((collection, *columns, as_text(document.get("createdAt")), as_text(body)))
             if len(batch) >= BATCH or len(body) > MAX_LINE // BATCH:
                 self._write(batch)
         self._write(batch)
@@ -177,46 +184,46 @@ class LibreChatDump:
         query = "SELECT rowid FROM document WHERE collection = ? AND owner = ? ORDER BY key, rowid"
         for (row,) in self._index.execute(query, (collection, owner)).fetchall():
             body = self._index.execute("SELECT body FROM document WHERE rowid = ?", (row,)).fetchone()[0]
-            yield object_of(json.loads(body))
+            yield as_object(json.loads(body))
 
     def _file_row(self, key: str) -> JsonObject | None:
         query = "SELECT body FROM document WHERE collection = 'files' AND key = ?"
         row = self._index.execute(query, (key,)).fetchone()
-        return object_of(json.loads(row[0])) if row else None
+        return as_object(json.loads(row[0])) if row else None
 
     @cached_property
     def _groups(self) -> dict[str, set[str]]:
         """The names of the groups by the id of a member."""
         groups: dict[str, set[str]] = {}
         for row in self._documents("groups"):
-            for member in list_of(row.get("memberIds")):
-                groups.setdefault(text_of(member), set()).add(text_of(row.get("name")).strip())
+            for member in as_list(row.get("memberIds")):
+                groups.setdefault(as_text(member), set()).add(as_text(row.get("name")).strip())
         return groups
 
     def _prompts(self, person: ForeignPerson) -> Iterator[ImportedListRow]:
         """Yield the version in use of each prompt."""
-        texts = {text_of(row.get("_id")): text_of(row.get("prompt")) for row in self._documents("prompts", person.key)}
+        texts = {as_text(row.get("_id")): as_text(row.get("prompt")) for row in self._documents("prompts", person.key)}
         for group in self._documents("promptgroups", person.key):
-            if text := texts.get(text_of(group.get("productionId")), ""):
-                name = text_of(group.get("command")) or text_of(group.get("name"))
+            if text := texts.get(as_text(group.get("productionId")), ""):
+                name = as_text(group.get("command")) or as_text(group.get("name"))
                 yield ImportedListRow("prompts", {"name": name, "text": text})
 
     def _conversation(self, person: ForeignPerson, row: JsonObject, projects: dict[str, str]) -> MovedRow:
-        title = text_of(row.get("title"))
+        title = as_text(row.get("title"))
         if row.get("isTemporary") is True or row.get("expiredAt"):
             return SkippedRow(title, Sentence("It is temporary."))
-        place = ("messages", text_of(row.get("conversationId")), person.key)
+        place = ("messages", as_text(row.get("conversationId")), person.key)
         condition = "FROM document WHERE collection = ? AND above = ? AND owner = ?"
         size = self._index.execute(f"SELECT coalesce(sum(length(body)), 0) {condition}", place).fetchone()[0]
         if size > MAX_CONVERSATION:
             return SkippedRow(title, Sentence("It is larger than {most} MB.", most=MAX_CONVERSATION // 1_000_000))
         bodies = self._index.execute(f"SELECT body {condition} ORDER BY time, rowid", place)
-        row = {**row, "messages": [object_of(json.loads(body)) for (body,) in bodies]}
+        row = {**row, "messages": [as_object(json.loads(body)) for (body,) in bodies]}
         try:
-            conversation = librechat.librechat(row)
-        except Unusable as error:
+            conversation = librechat.read_librechat(row)
+        except UnusableConversation as error:
             return SkippedRow(title, error.sentence)
-        conversation.folder = projects.get(text_of(row.get("chatProjectId")), "")
+        conversation.folder = projects.get(as_text(row.get("chatProjectId")), "")
         return conversation
 
 
@@ -275,7 +282,7 @@ def _plain(value: Any, depth: int = 0) -> Any:
     if isinstance(value, ObjectId):
         return str(value)
     if isinstance(value, datetime):
-        return moment(value.isoformat()).isoformat()  # type: ignore[union-attr]  # a datetime always has a time
+        return parse_time(value.isoformat()).isoformat()  # type: ignore[union-attr]  # a datetime always has a time
     if isinstance(value, bool | int | float | str) or value is None:
         return value
     return None
@@ -285,7 +292,7 @@ def _extended(name: str, inner: Any) -> Any:
     """Return the value of an object of Extended JSON such as `{"$oid": "…"}`."""
     if name == "$date":
         number = inner.get("$numberLong") if isinstance(inner, dict) else inner
-        time = moment(int(str(number)) / 1000) if str(number).lstrip("-").isdecimal() else moment(number)
+        time = parse_time(int(str(number)) / 1000) if str(number).lstrip("-").isdecimal() else parse_time(number)
         return time.isoformat() if time is not None else None
     if name in ("$numberInt", "$numberLong"):
         return int(inner)

@@ -18,13 +18,13 @@ from django.db import DatabaseError, IntegrityError
 from django.utils import timezone
 
 from accounts.models import User
-from chat.conversations.importing.counting import COUNTS
-from chat.conversations.importing.jobs import imported_before
+from chat.conversations.importing.counting import COUNTING_JOBS
+from chat.conversations.importing.jobs import existing_result
 from chat.conversations.importing.journal import ImportJournal
 from chat.conversations.importing.reading import ImportedConversation, ImportedListRow
 from chat.conversations.importing.restoring import OwnLists
 from chat.conversations.importing.results import ImportResult, ListEntry
-from chat.conversations.importing.storing import LOSSES, ForeignRows
+from chat.conversations.importing.storing import LOSS_SENTENCES, ForeignRows
 from chat.conversations.moving.people import account_of, create_account, is_ambiguous, join_groups
 from chat.conversations.moving.sources import ForeignPerson, ForeignProject, MoveSource, SkippedRow
 from chat.models import Conversation, Import
@@ -55,7 +55,11 @@ class PersonReport:
 
     def lines(self) -> Iterator[str]:
         yield ", ".join(f"{number:,} {name}" for name, number in self.counts.items() if number) or "nothing"
-        yield from (LOSSES[key](number).english for key, number in self.losses.items() if key in LOSSES and number)
+        yield from (
+            LOSS_SENTENCES[key](number).english
+            for key, number in self.losses.items()
+            if key in LOSS_SENTENCES and number
+        )
         yield from self.skipped
 
 
@@ -196,12 +200,12 @@ class _Moving:
         if not self._job.rows.exists():
             Import.objects.filter(pk=self._job.pk, status=Import.Status.PAUSED).delete()
         elif self._save(Import.Status.DONE):
-            COUNTS.hand_over(self._job.pk)
+            COUNTING_JOBS.hand_over(self._job.pk)
 
     def _conversation(self, row: ImportedConversation) -> None:
         existing = self._foreign.existing(row)
         if existing is not None:
-            result = imported_before(existing, self._journal)
+            result = existing_result(existing, self._journal)
             self._results.append(result)
             self._report.counts[
                 "conversations" if result["outcome"] == "imported" else "conversations here already"

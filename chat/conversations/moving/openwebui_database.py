@@ -16,7 +16,7 @@ import psycopg
 from psycopg import sql
 
 from chat.conversations.importing import openwebui
-from chat.conversations.importing.reading import Unusable, list_of, object_of, text_of
+from chat.conversations.importing.reading import UnusableConversation, as_list, as_object, as_text
 from chat.conversations.moving.sources import (
     ForeignFile,
     ForeignPerson,
@@ -198,12 +198,12 @@ class OpenWebUIDatabase:
     def people(self) -> Iterator[ForeignPerson]:
         groups = self._groups
         for row in self._pages("user", ("id", "email", "name", "username", "role"), {}):
-            key = text_of(row.get("id"))
+            key = as_text(row.get("id"))
             yield ForeignPerson(
                 key=key,
-                email=text_of(row.get("email")).strip(),
-                name=text_of(row.get("name")).strip(),
-                username=text_of(row.get("username")).strip(),
+                email=as_text(row.get("email")).strip(),
+                name=as_text(row.get("name")).strip(),
+                username=as_text(row.get("username")).strip(),
                 is_admin=row.get("role") == "admin",
                 waits=row.get("role") == "pending",
                 groups=tuple(sorted(groups.get(key, ()))),
@@ -212,20 +212,20 @@ class OpenWebUIDatabase:
     def rows_of(self, person: ForeignPerson) -> Iterator[MovedRow]:
         mine = {"user_id": person.key}
         folders = self._folders(person)
-        tags = {text_of(row["id"]): text_of(row.get("name")) for row in self._pages("tag", ("id", "name"), mine)}
+        tags = {as_text(row["id"]): as_text(row.get("name")) for row in self._pages("tag", ("id", "name"), mine)}
         yield from self._projects(person)
         for row in self._pages("memory", ("id", "content"), mine):
-            yield openwebui.memory(dict(row))
+            yield openwebui.read_memory(dict(row))
         for row in self._pages("prompt", ("id", "command", "name", "title", "content"), mine):
-            yield openwebui.prompt(dict(row))
+            yield openwebui.read_prompt(dict(row))
         for row in self._pages("model", ("id", "name", "base_model_id", "params", "meta", "created_at"), mine):
             values = {**row, "params": _object(row.get("params")), "meta": _object(row.get("meta"))}
             try:
-                yield openwebui.persona(values)
-            except Unusable as error:
-                yield SkippedRow(text_of(row.get("name")), error.sentence)
+                yield openwebui.read_persona(values)
+            except UnusableConversation as error:
+                yield SkippedRow(as_text(row.get("name")), error.sentence)
         for row in self._pages("chat", ("id", "title"), mine):
-            yield self._chat(text_of(row.get("id")), text_of(row.get("title")), folders, tags)
+            yield self._chat(as_text(row.get("id")), as_text(row.get("title")), folders, tags)
 
     def file(self, key: str) -> ForeignFile | None:
         if key not in self._file_rows(key):
@@ -234,8 +234,8 @@ class OpenWebUIDatabase:
         content = ""
         if self._rows.size("file", "data", key) <= MAX_FILE_TEXT:
             rows = self._rows.select("file", ("data",), {"id": key})
-            content = text_of(_object(rows[0].get("data")).get("content")) if rows else ""
-        return ForeignFile(text_of(row.get("filename")) or "file", content)
+            content = as_text(_object(rows[0].get("data")).get("content")) if rows else ""
+        return ForeignFile(as_text(row.get("filename")) or "file", content)
 
     def open_file(self, key: str) -> IO[bytes] | None:
         if self._uploads is None or not key:
@@ -243,8 +243,8 @@ class OpenWebUIDatabase:
         row = self._file_rows(key).get(key)
         if row is None:
             return None
-        name = text_of(row.get("path")).replace("\\", "/").rpartition("/")[2]
-        candidates = [name, f"{key}_{text_of(row.get('filename'))}"]
+        name = as_text(row.get("path")).replace("\\", "/").rpartition("/")[2]
+        candidates = [name, f"{key}_{as_text(row.get('filename'))}"]
         for each in candidates:
             path = self._uploads / each
             if each and "/" not in each and path.is_file():
@@ -266,7 +266,7 @@ class OpenWebUIDatabase:
                 return
 
     def _file_rows(self, key: str) -> dict[str, Values]:
-        return {text_of(row["id"]): row for row in self._rows.select("file", ("id", "filename", "path"), {"id": key})}
+        return {as_text(row["id"]): row for row in self._rows.select("file", ("id", "filename", "path"), {"id": key})}
 
     @cached_property
     def _groups(self) -> dict[str, set[str]]:
@@ -274,18 +274,18 @@ class OpenWebUIDatabase:
         groups: dict[str, set[str]] = {}
         names: dict[str, str] = {}
         for row in self._pages("group", ("id", "name", "user_ids"), {}):
-            names[text_of(row.get("id"))] = name = text_of(row.get("name")).strip()
+            names[as_text(row.get("id"))] = name = as_text(row.get("name")).strip()
             for member in _list(row.get("user_ids")):
-                groups.setdefault(text_of(member), set()).add(name)
+                groups.setdefault(as_text(member), set()).add(name)
         for row in self._pages("group_member", ("id", "group_id", "user_id"), {}):
-            if name := names.get(text_of(row.get("group_id")), ""):
-                groups.setdefault(text_of(row.get("user_id")), set()).add(name)
+            if name := names.get(as_text(row.get("group_id")), ""):
+                groups.setdefault(as_text(row.get("user_id")), set()).add(name)
         return groups
 
     def _folders(self, person: ForeignPerson) -> dict[str, str]:
         """Return the names of a person's folders by their ids, with those of the folders above."""
         rows = {
-            text_of(row["id"]): row
+            as_text(row["id"]): row
             for row in self._pages("folder", ("id", "name", "parent_id"), {"user_id": person.key})
         }
         names: dict[str, str] = {}
@@ -293,25 +293,25 @@ class OpenWebUIDatabase:
             path: list[str] = []
             place: str = key
             while place in rows and len(path) < MAX_FOLDER_DEPTH:
-                path.append(text_of(rows[place].get("name")))
-                place = text_of(rows[place].get("parent_id"))
-            names[key] = openwebui.folder(" / ".join(reversed(path)))
+                path.append(as_text(rows[place].get("name")))
+                place = as_text(rows[place].get("parent_id"))
+            names[key] = openwebui.folder_name(" / ".join(reversed(path)))
         return names
 
     def _projects(self, person: ForeignPerson) -> Iterator[ForeignProject]:
         folders = self._folders(person)
         for row in self._pages("folder", ("id", "data"), {"user_id": person.key}):
             data = _object(row.get("data"))
-            files = [object_of(each) for each in list_of(data.get("files"))]
-            instructions = text_of(data.get("system_prompt"))
+            files = [as_object(each) for each in as_list(data.get("files"))]
+            instructions = as_text(data.get("system_prompt"))
             if instructions or files:
-                keys = tuple(text_of(each.get("id")) for each in files if each.get("type", "file") == "file")
-                yield ForeignProject(folders[text_of(row["id"])], instructions, keys)
+                keys = tuple(as_text(each.get("id")) for each in files if each.get("type", "file") == "file")
+                yield ForeignProject(folders[as_text(row["id"])], instructions, keys)
         for row in self._pages("knowledge", ("id", "name", "description", "data"), {"user_id": person.key}):
             linked = self._pages("knowledge_file", ("id", "file_id"), {"knowledge_id": row["id"]})
-            listed = [text_of(each) for each in list_of(_object(row.get("data")).get("file_ids"))]
-            files_of = dict.fromkeys([*(text_of(each.get("file_id")) for each in linked), *listed])
-            yield ForeignProject(openwebui.folder(text_of(row.get("name"))), "", tuple(filter(None, files_of)))
+            listed = [as_text(each) for each in as_list(_object(row.get("data")).get("file_ids"))]
+            files_of = dict.fromkeys([*(as_text(each.get("file_id")) for each in linked), *listed])
+            yield ForeignProject(openwebui.folder_name(as_text(row.get("name"))), "", tuple(filter(None, files_of)))
 
     def _chat(self, key: str, title: str, folders: Mapping[str, str], tags: Mapping[str, str]) -> MovedRow:
         """Read a chat. `folders` and `tags` are the names by their ids."""
@@ -323,26 +323,26 @@ class OpenWebUIDatabase:
         if stored is None:
             return SkippedRow(title, Sentence("It was deleted meanwhile."))
         row: JsonObject = {**stored, "meta": _object(stored.get("meta")), "chat": _object(stored.get("chat"))}
-        row["meta"]["tags"] = [tags.get(text_of(each), each) for each in list_of(row["meta"].get("tags"))]
+        row["meta"]["tags"] = [tags.get(as_text(each), each) for each in as_list(row["meta"].get("tags"))]
         if row["meta"].get("internal") is True:
             return SkippedRow(title, Sentence("Open WebUI uses it internally."))
         self._add_messages(row)
         try:
-            conversation = openwebui.openwebui(row)
-        except Unusable as error:
+            conversation = openwebui.read_chat(row)
+        except UnusableConversation as error:
             return SkippedRow(title, error.sentence)
-        conversation.folder = folders.get(text_of(row.get("folder_id")), "")
+        conversation.folder = folders.get(as_text(row.get("folder_id")), "")
         return conversation
 
     def _add_messages(self, row: JsonObject) -> None:
         """Take the messages from their own table where the chat has none."""
-        history = object_of(row["chat"].get("history"))
-        if object_of(history.get("messages")) or list_of(row["chat"].get("messages")):
+        history = as_object(row["chat"].get("history"))
+        if as_object(history.get("messages")) or as_list(row["chat"].get("messages")):
             return
         names = ("id", "parent_id", "role", "content", "output", "model_id", "files", "sources", "created_at")
         messages: dict[str, Any] = {}
         for each in self._pages("chat_message", names, {"chat_id": row["id"]}):
-            key = text_of(each.get("id")).removeprefix(f"{row['id']}-")
+            key = as_text(each.get("id")).removeprefix(f"{row['id']}-")
             values = {name: each.get(name) for name in ("content", "output", "files", "sources")}
             if self._rows.json_is_text:
                 values = {name: _decoded(value) for name, value in values.items()}
@@ -367,8 +367,8 @@ def _decoded(value: Any) -> Any:
 
 
 def _object(value: Any) -> JsonObject:
-    return object_of(_decoded(value))
+    return as_object(_decoded(value))
 
 
 def _list(value: Any) -> list[Any]:
-    return list_of(_decoded(value))
+    return as_list(_decoded(value))

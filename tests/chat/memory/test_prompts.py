@@ -8,10 +8,10 @@ from django.test.utils import CaptureQueriesContext
 
 from chat.context.memory import memory_budget
 from chat.context.rendering import memory_text
-from chat.memory.choosing import choose, matching, memory_of
+from chat.memory.choosing import choose_section, find_matches, read_memory
 from chat.memory.models import ConversationFact, Fact, Profile
 from chat.memory.services import FactScope, add_fact, leave_out
-from chat.memory.terms import keys_of, stems
+from chat.memory.terms import search_keys, stems
 from chat.models import Conversation
 from chat.models.conversation_state import ChatScope
 from llm.tokens import CATCH_ALL, tokenizer
@@ -129,7 +129,7 @@ def many(user: object, number: int) -> None:
     """Store facts without the checks, of which one in fifty has the word of the question."""
     texts = [f"Fact {n} about {word(n)} and {'tomatoes' if n % 50 == 0 else 'roses'}" for n in range(number)]
     Fact.objects.bulk_create(
-        Fact(owner=user, text=text, terms=keys_of(user.pk, stems(text)), status="kept", proposed_by="person")  # type: ignore[attr-defined,misc]
+        Fact(owner=user, text=text, terms=search_keys(user.pk, stems(text)), status="kept", proposed_by="person")  # type: ignore[attr-defined,misc]
         for text in texts
     )
 
@@ -146,8 +146,8 @@ def test_five_thousand_facts_cost_as_many_queries_as_five_and_stay_within_the_bu
         with CaptureQueriesContext(
             connection,
         ) as queries:
-            memory = memory_of(user, scope, "When do I sow tomatoes?", Workspace())
-            choice = choose(
+            memory = read_memory(user, scope, "When do I sow tomatoes?", Workspace())
+            choice = choose_section(
                 memory, summary="", profile=profile, input_limit=8_000, tokenizer=tokenizer(CATCH_ALL),
                 texts=BUILT_IN, wrap="{text}",
             )  # fmt: skip
@@ -164,10 +164,10 @@ def test_the_search_of_facts_reads_no_table_whole(person: Person) -> None:
     facts = Fact.objects.visible_to(person.user).applying()
     with connection.cursor() as cursor:
         cursor.execute("ANALYZE memory_fact")
-    keys = keys_of(person.user.pk, stems(word(17)))
+    keys = search_keys(person.user.pk, stems(word(17)))
     plan = facts.filter(terms__overlap=keys).explain()
     assert "Index Scan" in plan and "Seq Scan" not in plan  # of the owner or of the terms, as the planner likes
-    assert [fact.text for fact in matching(person.user, facts, f"What is {word(17)}?")] == [
+    assert [fact.text for fact in find_matches(person.user, facts, f"What is {word(17)}?")] == [
         f"Fact 17 about {word(17)} and roses"
     ]
 
@@ -175,7 +175,7 @@ def test_the_search_of_facts_reads_no_table_whole(person: Person) -> None:
 def test_rarer_words_count_more(person: Person) -> None:
     many(person.user, 100)
     facts = Fact.objects.visible_to(person.user).applying()
-    best = matching(person.user, facts, f"Do roses and {word(7)} go together?")[0]
+    best = find_matches(person.user, facts, f"Do roses and {word(7)} go together?")[0]
     assert best.text.startswith("Fact 7 ")
 
 

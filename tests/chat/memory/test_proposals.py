@@ -10,7 +10,7 @@ from chat.conversations.copying import copy_shared
 from chat.conversations.team_shares import Recipient, TeamTerms, share_conversation
 from chat.ledger.models import ModelCall
 from chat.memory.models import Fact, FactSource, Profile
-from chat.memory.services import NotProposed, propose
+from chat.memory.services import ProposalRefused, propose
 from chat.models import Conversation, Message, TeamShare
 from tests.chat.documents import upload
 from tests.chat.memory.remembering import HEADING, SAID, Rememberer, set_to
@@ -113,7 +113,7 @@ def test_messages_that_nobody_here_has_written_are_no_source(rememberer: Remembe
     share = TeamShare.objects.get(conversation=conversation)
     copied = copy_shared(user=stranger.user, share=share)
     Profile.objects.create(person=stranger.user, proposals="ask")
-    with pytest.raises(NotProposed) as refusal:
+    with pytest.raises(ProposalRefused) as refusal:
         propose(conversation=copied, text="Lives in Hue", quote="I live in Hue", proposed_by=Fact.ProposedBy.TOOL)
     assert refusal.value.code == "not_their_words"
     assert propose(

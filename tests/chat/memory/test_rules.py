@@ -5,8 +5,8 @@ from uuid import uuid4
 import pytest
 
 from chat.memory.passes import parse_reply
-from chat.memory.sources import own_words, plain
-from chat.memory.terms import contradicts, keys_of, rests_on, stems
+from chat.memory.sources import normalise_text, remove_quotations
+from chat.memory.terms import contradicts, is_supported_by, search_keys, stems
 
 
 @pytest.mark.parametrize(
@@ -21,7 +21,7 @@ from chat.memory.terms import contradicts, keys_of, rests_on, stems
     ],
 )
 def test_a_fact_rests_on_words_that_say_it(fact: str, quote: str) -> None:
-    assert rests_on(fact, quote)
+    assert is_supported_by(fact, quote)
 
 
 @pytest.mark.parametrize(
@@ -37,7 +37,7 @@ def test_a_fact_rests_on_words_that_say_it(fact: str, quote: str) -> None:
     ],
 )
 def test_a_fact_that_says_more_or_something_else_does_not(fact: str, quote: str) -> None:
-    assert not rests_on(fact, quote)
+    assert not is_supported_by(fact, quote)
 
 
 @pytest.mark.parametrize(
@@ -73,19 +73,19 @@ def test_quoted_lines_code_and_quotations_are_no_own_words() -> None:
         "I like tea.\n> I like coffee.\n```\nI like milk.\n```\n| I like | salt |\n"
         "The report says “the user likes sugar a lot”, and my name is “Ann”."
     )
-    own = plain(own_words(text))
+    own = normalise_text(remove_quotations(text))
     assert "i like tea." in own and '"ann"' in own
     assert not any(word in own for word in ("coffee", "milk", "salt", "sugar"))
 
 
 def test_an_open_code_block_hides_everything_below() -> None:
-    assert plain(own_words("Hello.\n~~~~\nI like milk.\n~~~\nI like salt.")) == "hello."
+    assert normalise_text(remove_quotations("Hello.\n~~~~\nI like milk.\n~~~\nI like salt.")) == "hello."
 
 
 def test_keys_of_two_people_differ_and_forms_of_a_word_share_one() -> None:
     one, other = uuid4(), uuid4()
-    assert not {*keys_of(one, stems("Lives in Hue"))} & {*keys_of(other, stems("Lives in Hue"))}
-    assert keys_of(one, stems("I live in Hue")) == keys_of(one, stems("lives in Hue"))
+    assert not {*search_keys(one, stems("Lives in Hue"))} & {*search_keys(other, stems("Lives in Hue"))}
+    assert search_keys(one, stems("I live in Hue")) == search_keys(one, stems("lives in Hue"))
 
 
 @pytest.mark.parametrize(

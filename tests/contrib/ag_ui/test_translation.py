@@ -21,9 +21,9 @@ from chat.models.parts import MessagePart
 from chat.realtime.events import Approval, Event, EventType, WireEvent, fold
 from chat.turns.emitter import Answer
 from chat.turns.store import UNEXPECTED, Ending, last_event
-from contrib.ag_ui.run_input import Interrupted, read_run_input
-from contrib.ag_ui.start_run import NOT_RUN, start_run
-from contrib.ag_ui.translation import RunHead, Translation
+from contrib.ag_ui.run_input import InterruptPoint, read_run_input
+from contrib.ag_ui.start_run import NOT_RUN_TEXT, start_run
+from contrib.ag_ui.translation import RunContext, Translation
 from core.errors import NotFound, ProductError
 from core.sentences import Sentence
 from llm.models import Model, Provider
@@ -87,7 +87,9 @@ def answer_of(*events: LoopEvent, external: str = "") -> Answer:
 
 
 def translation(external: str = "", parts: int = 0) -> Translation:
-    return Translation(RunHead("thread", "run", TURN, "answer", "m", {external}, partial(urljoin, "https://a")), parts)
+    return Translation(
+        RunContext("thread", "run", TURN, "answer", "m", {external}, partial(urljoin, "https://a")), parts
+    )
 
 
 def run_of(translating: Translation, wires: list[WireEvent]) -> list[Any]:
@@ -198,7 +200,7 @@ def test_a_call_of_the_programs_tool_ends_the_run_and_those_beside_it_are_answer
     assert not problems(events)
     [message, not_run] = messages(events)
     assert [call["name"] for call in message["calls"]] == ["look", "mine"]
-    assert not_run == {"role": "tool", "text": NOT_RUN, "call": "answer:c"}
+    assert not_run == {"role": "tool", "text": NOT_RUN_TEXT, "call": "answer:c"}
     assert events[-1].outcome.pending_tool_call_ids == ["answer:d"]
 
 
@@ -212,7 +214,7 @@ def test_a_call_that_a_person_must_allow_interrupts_the_run_and_the_next_goes_on
     assert (interrupt.tool_call_id, interrupt.message) == ("answer:c", "Looking at the sea")
     resume = [{"interruptId": interrupt.id, "status": "resolved", "payload": {"allow": True}}]
     decision = read_run_input(run_input(thread=str(uuid4()), resume=resume)).decision
-    assert decision == (Interrupted(TURN, before[-1]["seq"], 2, "c"), True, False, {})
+    assert decision == (InterruptPoint(TURN, before[-1]["seq"], 2, "c"), True, False, {})
     answer.emit(EventType.TOOL_CALL_APPROVAL, part=1, call="c", state=Approval.ALLOWED)
     for event in (ToolRunFinished(LOOK, "Waves.", False), StepStarted(2), TextDelta("Waves."), StepFinished("stop")):
         answer.add(event)
@@ -295,7 +297,7 @@ def test_a_run_that_has_lost_the_question_of_a_call_is_interrupted_all_the_same(
     assert (interrupt.tool_call_id, interrupt.message) == ("answer:c", "Looking at the sea")
     resume = [{"interruptId": interrupt.id, "status": "resolved", "payload": {"allow": True}}]
     decision = read_run_input(run_input(thread=str(uuid4()), resume=resume)).decision
-    assert decision == (Interrupted(TURN, wires[-1]["seq"], 2, "c"), True, False, {})
+    assert decision == (InterruptPoint(TURN, wires[-1]["seq"], 2, "c"), True, False, {})
 
 
 def test_a_wrong_order_would_be_noticed() -> None:
@@ -484,7 +486,7 @@ def test_the_results_of_the_programs_tools_go_into_the_answer_that_called_them(b
     assert (second.user_message_id, second.answer.parent_id) == (first.user_message_id, first.answer_id)
     answer = Message.objects.get(pk=first.answer_id)
     results = [(part["id"], part["text"], part["error"]) for part in answer.parts if part["type"] == "tool_result"]
-    assert results == [("0", "R0", False), ("1", "R1\n\nIt broke.", True), ("2", NOT_RUN, True)]
+    assert results == [("0", "R0", False), ("1", "R1\n\nIt broke.", True), ("2", NOT_RUN_TEXT, True)]
     assert answer.tokens == {}
     ended(second, {"type": "text", "text": "So."})
     with pytest.raises(ProductError, match="no_tool_waits"):
