@@ -33,7 +33,7 @@ from core.sentences import Sentence
 from llm import learning, model_facts, services
 from llm.forms import MARKS, OPERATIONS, PRICES, ModelForm, ProviderForm, ToolServerForm, WebSearchForm
 from llm.known_models import SOURCE
-from llm.model_facts import in_words, retires_soon
+from llm.model_facts import describe_values, is_retiring_soon
 from llm.models import UNKNOWN_WINDOW, Model, OpenApiDocument, Provider, ToolGrant, ToolServer, WebAccess, WebSearch
 from llm.oauth import grants
 from llm.oauth.grants import NO_GRANTS
@@ -160,7 +160,7 @@ class ProviderAdmin(KeyedAdmin):
         facts: dict[str, ModelFacts] = {}
         try:
             offered = services.test_connection(provider=provider)
-            facts = model_facts.ask(provider, offered).facts
+            facts = model_facts.ask_provider(provider, offered).facts
         except ModelError as error:
             failure = error
         context = {
@@ -184,14 +184,14 @@ class ProviderAdmin(KeyedAdmin):
         if names:
             added = ", ".join(names)
             self.message_user(request, Sentence("Added {added}.", added=added))
-        read = model_facts.read(provider, trying=True)
+        read = model_facts.update_models(provider, try_tools=True)
         if not (names or read):
             self.message_user(
                 request,
                 Sentence("No model was chosen, and no facts about the added models were reported."),
             )
         for model in read:
-            words = in_words(services.known_values(model)) or _("nothing that was understood")
+            words = describe_values(services.known_values(model)) or _("nothing that was understood")
             self.message_user(request, f"{model}: {words}.")  # all its parts are already translated
         return HttpResponseRedirect(reverse("admin:llm_provider_change", args=[provider.pk]))
 
@@ -231,8 +231,8 @@ def _tested_models(provider: Provider, offered: list[str], facts: dict[str, Mode
                 row=row,
                 offered=name in offered,
                 reported=bool(reported),
-                words=in_words(values),
-                instead=in_words(cast("ModelValues", instead)),
+                words=describe_values(values),
+                instead=describe_values(cast("ModelValues", instead)),
                 window=values.get("context_window"),
                 answers=services.is_chat_model(described),
             )
@@ -252,7 +252,13 @@ def suggestion(model: Model) -> str:
     """Return a fragment of the form with the known values of a model and their source."""
     values = services.known_values(model)
     source = _("its provider") if model.found else SOURCE
-    context = {"model": model, "known": values, "words": in_words(values), "source": source, "window": UNKNOWN_WINDOW}
+    context = {
+        "model": model,
+        "known": values,
+        "words": describe_values(values),
+        "source": source,
+        "window": UNKNOWN_WINDOW,
+    }
     return render_to_string("admin/llm/model/suggestion.html", context)
 
 
@@ -348,12 +354,12 @@ class ModelRowAdmin(RowAdmin):
     def save_model(self, request: HttpRequest, obj: Any, form: Any, change: Any) -> None:
         left_empty = form.left_empty
         services.save_model_form(user=acting_user(request), model=obj, typed=form.typed, left_empty=left_empty)
-        if not change and model_facts.read(obj.provider, names=[obj.name], trying=True):
+        if not change and model_facts.update_models(obj.provider, names=[obj.name], try_tools=True):
             obj.refresh_from_db()
         filled = services.select_values(services.known_values(obj), left_empty)
         if filled:
             source = _("its provider") if obj.found else SOURCE
-            words = in_words(filled)
+            words = describe_values(filled)
             self.message_user(
                 request,
                 Sentence("{obj}: {words}, from {source}. Correct what is wrong.", obj=obj, words=words, source=source),
@@ -425,14 +431,14 @@ class ModelRowAdmin(RowAdmin):
     @display(description="Window in force")
     def window_in_force(self, model: Model) -> str:
         tokens = _("%(number)s tokens") % {"number": i18n.grouped(model.window)}
-        return f"{tokens}, {learning.window_words(model)}"
+        return f"{tokens}, {learning.describe_window_source(model)}"
 
     @display(description="Most images in force")
     def images_in_force(self, model: Model) -> str:
         if model.image_limit is None:
             return _("no limit is known")
         learnt = model.learnt_max_images == model.image_limit
-        why = learning.evidence_words(learning.Evidence.from_json(model.images_evidence)) if learnt else ""
+        why = learning.describe_evidence(learning.Evidence.from_json(model.images_evidence)) if learnt else ""
         return ", ".join(filter(None, [i18n.grouped(model.image_limit), why]))
 
     @display(description="Retires", ordering="retires_on", label={"soon": "danger", "planned": "warning"})
@@ -440,13 +446,13 @@ class ModelRowAdmin(RowAdmin):
         if model.retires_on is None:
             return None
         words = _("retires on %(day)s") % {"day": date_format(model.retires_on)}
-        return "soon" if retires_soon(model) else "planned", words
+        return "soon" if is_retiring_soon(model) else "planned", words
 
     @display(description="Window", ordering="context_window")
     def window(self, model: Model) -> SafeString:
         """Return the window in force with a word for its source. The tooltip has the full explanation."""
         source = SOURCES.get(learning.window_source(model), _("learnt"))
-        explanation = learning.window_words(model)
+        explanation = learning.describe_window_source(model)
         return format_html('<span title="{}">{} ({})</span>', explanation, i18n.grouped(model.window), source)
 
     @display(description="Token ratio")
@@ -486,7 +492,7 @@ class ModelRowAdmin(RowAdmin):
     )
     def take_found(self, request: HttpRequest, form: Confirmation, object_id: str) -> HttpResponse:
         model = self.row(request, object_id)
-        model_facts.take_found(user=acting_user(request), model=model)
+        model_facts.use_reported_values(user=acting_user(request), model=model)
         return self.back(request, model, Sentence("{model} is now as its provider says.", model=model))
 
     @confirmation_button(
@@ -502,7 +508,7 @@ class ModelRowAdmin(RowAdmin):
             result = model_facts.test_reading(model)
         except ProductError as error:
             return self.back(request, model, error.sentence.about(model), messages.ERROR)
-        return self.back(request, model, f"{model}: {result.words}", result.level)
+        return self.back(request, model, f"{model}: {result.sentence}", result.level)
 
     @confirmation_button(
         "Forget",

@@ -17,7 +17,7 @@ from hashlib import blake2b
 from typing import NamedTuple, NotRequired, TypeAlias, TypedDict
 
 from chat.context.types import PromptMessage
-from llm.types.model_call import CacheRule, Changed, Usage
+from llm.types.model_call import CacheRule, ChangedPart, Usage
 
 # The forecast counts as missed if the provider serves less than this share of it, minus these tokens. Providers count
 # tokens in their own ways, so smaller differences mean nothing.
@@ -317,7 +317,7 @@ def _message_change(was: PromptPiece, new: PromptPiece, before: SentPrompt) -> s
 
 
 def with_usage(
-    entry: CacheEntry, sent: SentPrompt, usage: Usage, counted: int, changed: Changed | None = None
+    entry: CacheEntry, sent: SentPrompt, usage: Usage, counted: int, changed: ChangedPart | None = None
 ) -> CacheEntry:
     """Return the entry with the provider's counts. If the cache served less than expected, name the section and reason.
 
@@ -344,7 +344,7 @@ def with_usage(
 
 
 # The parts of a request to Anthropic, in the order in which Anthropic reads them, with the reason of a change.
-_PARTS: Mapping[Changed, str] = {
+_PARTS: Mapping[ChangedPart, str] = {
     "model": "model_changed",
     "tools": "tools_changed",
     "system": "system_changed",
@@ -352,16 +352,16 @@ _PARTS: Mapping[Changed, str] = {
 }
 
 
-def _is_earlier(changed: Changed, entry: CacheEntry) -> bool:
+def _is_earlier(changed: ChangedPart, entry: CacheEntry) -> bool:
     """Return whether the part `changed` comes before the part with the entry's first difference."""
     if entry["reason"] in (None, "model_changed"):
         return entry["reason"] is None
     section = entry["missed_section"]
-    part: Changed = "tools" if section == "tools" else "system" if section in _LEADING else "messages"
+    part: ChangedPart = "tools" if section == "tools" else "system" if section in _LEADING else "messages"
     return list(_PARTS).index(changed) < list(_PARTS).index(part)
 
 
-def _first_section(changed: Changed, sent: SentPrompt) -> str:
+def _first_section(changed: ChangedPart, sent: SentPrompt) -> str:
     """Return the first section of a part of the request."""
     if changed == "messages":
         return sent.pieces[min(_before_messages(sent), len(sent.pieces) - 1)].section

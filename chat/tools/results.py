@@ -40,7 +40,7 @@ logger = logging.getLogger(__name__)
 
 
 class ResultKeeper:
-    """Shortens and stores the results of one turn's tools; a `llm.agent_loop.Settle`.
+    """Shortens and stores the results of one turn's tools; a `llm.agent_loop.OutputProcessor`.
 
     `answer`: the message that the results belong to.
     """

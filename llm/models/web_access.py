@@ -1,4 +1,4 @@
-"""Store which web hosts the workspace's tools may reach without asking, and which they may never reach."""
+"""Store the web hosts that tools may reach without asking, and those that they may never reach."""
 
 from typing import ClassVar
 

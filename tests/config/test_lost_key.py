@@ -132,7 +132,7 @@ def test_no_server_is_asked_without_the_key_that_is_stored_for_it(lost: Callable
                 ask()
             assert refused.value.code == code
             assert "ENCRYPTION_KEYS" in refused.value.detail
-        assert not model_facts.ask(provider).answered
+        assert not model_facts.ask_provider(provider).answered
         assert server.heads == []
         details = {finding.subject.english: finding.detail.english for finding in _stored_keys()}
         assert details == {

@@ -3,7 +3,7 @@ from typing import Any
 
 import pytest
 
-from llm.providers import lacking
+from llm.providers import find_missing_parameter
 from llm.types.model_call import (
     Image,
     ModelMessage,
@@ -137,8 +137,8 @@ async def test_a_single_call_may_be_demanded_and_forbidden(
 def test_what_the_protocol_has_no_word_for_is_known_before_it_is_sent(
     sampling: dict[str, Any], name: str | None
 ) -> None:
-    assert lacking("anthropic", Sampling(**sampling), None) == name
-    assert lacking("openai", Sampling(**sampling), {"type": "json_object"}) is None
+    assert find_missing_parameter("anthropic", Sampling(**sampling), None) == name
+    assert find_missing_parameter("openai", Sampling(**sampling), {"type": "json_object"}) is None
 
 
 async def test_what_was_not_asked_for_is_not_sent(connect: Connect, scripted_model: ScriptedModel) -> None:

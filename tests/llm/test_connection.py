@@ -15,7 +15,7 @@ import pytest_asyncio
 
 from core.errors import ModelError
 from core.net.fetch import system_tls
-from llm.providers import connection, create
+from llm.providers import connection, create_client
 from llm.providers.streaming import EventDecoder
 from llm.types.model_call import ProviderClient
 from tests.llm.conftest import asking, events_of, failure_after, text_of
@@ -62,7 +62,7 @@ async def client() -> AsyncIterator[Client]:
         server: RawServer | str, *, kind: str = "openai", silence: float = 20.0, account: str = ""
     ) -> ProviderClient:
         url = server if isinstance(server, str) else f"http://{account}127.0.0.2:{server.port}/v1"
-        clients.append(create(kind, base_url=url, api_key=KEY, silence_timeout=silence))
+        clients.append(create_client(kind, base_url=url, api_key=KEY, silence_timeout=silence))
         return clients[-1]
 
     yield make

@@ -88,27 +88,27 @@ class Command(BaseCommand):
         names = list(dict(chosen.models))
         if chosen.test and not names:
             names = list(provider.models.values_list("name", flat=True))
-        model_facts.read(provider, names=names, trying=True)
+        model_facts.update_models(provider, names=names, try_tools=True)
         self._print(provider.models.filter(name__in=[*names, *chosen.forget]).order_by("name"))
 
     def _test(self, provider: Provider) -> None:
         offered = test_connection(provider=provider)
-        facts = model_facts.ask(provider, offered).facts
+        facts = model_facts.ask_provider(provider, offered).facts
         self.stdout.write(f"It answers and offers {len(offered)} {'model' if len(offered) == 1 else 'models'}:")
         for name in sorted(offered):
             values = known_values(Model(provider=provider, name=name, found=facts.get(name, {})))
-            self.stdout.write(f"  {name}: {model_facts.in_words(values) or 'no facts are known'}")
+            self.stdout.write(f"  {name}: {model_facts.describe_values(values) or 'no facts are known'}")
 
     def _print(self, models: QuerySet[Model]) -> None:
         for model in models:
-            served = model_facts.served_window(model)
+            served = model_facts.reported_window(model)
             note = ""
             if served is not None and served < model.context_window:
                 note = f" (more than the {served:,} that the provider serves)"
             elif "context_window" not in {*known_values(model), *model.set_by_hand}:
                 note = " (unknown; set it with NAME:WINDOW)"
             if model.window < model.context_window:
-                note = f" ({model.window:,} in force, {learning.window_words(model)})"
+                note = f" ({model.window:,} in force, {learning.describe_window_source(model)})"
             default = ", the default" if model.default else ""
             fallback = f", else {model.fallback}" if model.fallback else ""
             written = ", tool calls written as text" if model.written_calls else ""
