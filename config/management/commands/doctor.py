@@ -635,7 +635,7 @@ def _fallbacks() -> Iterator[Finding]:
                 "warn",
                 Sentence("Fallback"),
                 Sentence(
-                    "{other} lacks {lacking}, which {model} has", other=str(other), missing=missing, model=str(model)
+                    "{other} lacks {lacking}, which {model} has", other=str(other), lacking=missing, model=str(model)
                 ),
                 remedy,
             )
