@@ -31,7 +31,15 @@ from core.errors import ModelError, ProductError
 from core.net.site import site_origin
 from core.sentences import Sentence
 from llm import learning, model_facts, services
-from llm.forms import MARKS, OPERATIONS, PRICES, ModelForm, ProviderForm, ToolServerForm, WebSearchForm
+from llm.forms import (
+    FLAG_FIELDS,
+    OPERATION_FIELDS,
+    PRICE_FIELDS,
+    ModelForm,
+    ProviderForm,
+    ToolServerForm,
+    WebSearchForm,
+)
 from llm.known_models import SOURCE
 from llm.model_facts import describe_values, is_retiring_soon
 from llm.models import UNKNOWN_WINDOW, Model, OpenApiDocument, Provider, ToolGrant, ToolServer, WebAccess, WebSearch
@@ -43,8 +51,8 @@ from llm.tools import services as tools
 from llm.truncation import ReportedCounts, Script
 from llm.types.facts import ModelFacts, ModelValues
 
-WAITING = gettext_lazy("Choose a provider and type a name.")
-NAMES_SHOWN = 100  # tool names in one message
+NAME_REQUIRED = gettext_lazy("Choose a provider and type a name.")
+MAX_NAMES = 100  # tool names in one message
 
 
 class KeyedAdmin(RowAdmin):
@@ -84,7 +92,7 @@ class ProviderAdmin(KeyedAdmin):
     search_fields = ("name", "base_url")
     actions = ("test_selected",)
     actions_detail = ("test",)
-    readonly_fields = ("models_of_it", "key_state")
+    readonly_fields = ("provider_models", "key_state")
     general = ("name", "kind", "base_url", "enabled", "silence_timeout", "max_tools")
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Provider]:
@@ -93,18 +101,18 @@ class ProviderAdmin(KeyedAdmin):
 
     def get_fieldsets(self, request: HttpRequest, obj: Any = None) -> Any:
         fieldsets = super().get_fieldsets(request, obj)
-        return (*fieldsets, (_("Models"), {"fields": ("models_of_it",)})) if obj else fieldsets
+        return (*fieldsets, (_("Models"), {"fields": ("provider_models",)})) if obj else fieldsets
 
     def save_model(self, request: HttpRequest, obj: Any, form: Any, change: Any) -> None:
         services.save_provider_form(user=acting_user(request), provider=obj, api_key=form.api_key)
 
     def response_add(self, request: HttpRequest, obj: Any, post_url_continue: Any = None) -> HttpResponse:
-        return self._what_next(request, obj) or super().response_add(request, obj, post_url_continue)
+        return self._redirect_to_empty_provider(request, obj) or super().response_add(request, obj, post_url_continue)
 
     def response_change(self, request: HttpRequest, obj: Any) -> HttpResponse:
-        return self._what_next(request, obj) or super().response_change(request, obj)
+        return self._redirect_to_empty_provider(request, obj) or super().response_change(request, obj)
 
-    def _what_next(self, request: HttpRequest, provider: Provider) -> HttpResponse | None:
+    def _redirect_to_empty_provider(self, request: HttpRequest, provider: Provider) -> HttpResponse | None:
         """Redirect to the page of a provider without models, since that page has the button that finds models."""
         if provider.models.exists() or not self.has_change_permission(request, provider):
             return None
@@ -129,7 +137,7 @@ class ProviderAdmin(KeyedAdmin):
         return format_html('<a href="{}">{}</a>', url, getattr(provider, "number_of_models", 0))
 
     @display(description="Models")
-    def models_of_it(self, provider: Provider) -> str:
+    def provider_models(self, provider: Provider) -> str:
         context = {"provider": provider, "models": provider.models.order_by("name")}
         return render_to_string("admin/llm/provider/models.html", context)
 
@@ -200,7 +208,7 @@ class ProviderAdmin(KeyedAdmin):
 class TestedModel:
     """A model on the page of a connection test.
 
-    `row`: its row, if it is added. `reported`: the provider reported facts. `words`: its known values. `instead`:
+    `row`: its row, if it is added. `reported`: the provider reported facts. `words`: its known values. `differing`:
     different values that an admin has set.
     """
 
@@ -209,9 +217,9 @@ class TestedModel:
     offered: bool
     reported: bool
     words: str
-    instead: str
+    differing: str
     window: int | None
-    answers: bool
+    can_chat: bool
 
 
 def _tested_models(provider: Provider, offered: list[str], facts: dict[str, ModelFacts]) -> list[TestedModel]:
@@ -224,7 +232,7 @@ def _tested_models(provider: Provider, offered: list[str], facts: dict[str, Mode
         values = services.known_values(described)
         row = added.get(name)
         set_by_hand = {field: getattr(row, field) for field in (row.set_by_hand if row else ())}
-        instead = {field: value for field, value in set_by_hand.items() if values.get(field, value) != value}
+        differing = {field: value for field, value in set_by_hand.items() if values.get(field, value) != value}
         tested.append(
             TestedModel(
                 name=name,
@@ -232,15 +240,15 @@ def _tested_models(provider: Provider, offered: list[str], facts: dict[str, Mode
                 offered=name in offered,
                 reported=bool(reported),
                 words=describe_values(values),
-                instead=describe_values(cast("ModelValues", instead)),
+                differing=describe_values(cast("ModelValues", differing)),
                 window=values.get("context_window"),
-                answers=services.is_chat_model(described),
+                can_chat=services.is_chat_model(described),
             )
         )
     return tested
 
 
-def _formatted(value: Any) -> str:
+def _format_value(value: Any) -> str:
     if isinstance(value, bool):
         return _("yes") if value else _("no")
     if isinstance(value, date):
@@ -248,7 +256,7 @@ def _formatted(value: Any) -> str:
     return "–" if value is None else f"{value:,f}" if isinstance(value, Decimal) else f"{value:,}"
 
 
-def suggestion(model: Model) -> str:
+def render_suggestion(model: Model) -> str:
     """Return a fragment of the form with the known values of a model and their source."""
     values = services.known_values(model)
     source = _("its provider") if model.found else SOURCE
@@ -262,17 +270,17 @@ def suggestion(model: Model) -> str:
     return render_to_string("admin/llm/model/suggestion.html", context)
 
 
-PROOFS = {  # sentences about learnt deviations, see `llm.services.learn_fact`
+DEVIATION_TEXTS = {  # sentences about learnt deviations, see `llm.services.learn_fact`
     "whole_answers": gettext_lazy("It refused to stream on %(day)s."),
     "untagged_reasoning": gettext_lazy("Its reasoning came without an opening tag on %(day)s."),
     "own_effort": gettext_lazy("It refused the least effort of reasoning on %(day)s, and took this one."),
 }
-FOR_PEOPLE = ("display_name", "description", "icon", "colour", "order", "hidden")
-IN_FORCE = ("window_in_force", "images_in_force")
-IN_USE = ("is_default", "counting", "was_read", "measured_ratio", "ratio_samples")
+DISPLAY_FIELDS = ("display_name", "description", "icon", "colour", "order", "hidden")
+LIMITS_IN_FORCE = ("window_in_force", "images_in_force")
+USAGE_FIELDS = ("is_default", "token_counting", "read_shares", "measured_ratio", "ratio_samples")
 # Columns of the list, by the field without which no row has them: a list without them fits its page.
-IF_SOME_HAVE = {"retirement": "retires_on", "fallback": "fallback"}
-SOURCES = {  # words for windows that are not learnt, see `llm.learning.window_source`
+OPTIONAL_COLUMNS = {"retirement": "retires_on", "fallback": "fallback"}
+SOURCE_LABELS = {  # words for windows that are not learnt, see `llm.learning.window_source`
     "typed": gettext_lazy("typed"),
     "server": gettext_lazy("served"),
     "known": gettext_lazy("known"),
@@ -290,29 +298,32 @@ class ModelRowAdmin(RowAdmin):
     empty_words = "No models yet. Add a provider first, then take its models over."
     kind = "model"
     form = ModelForm
-    list_display = ("name", "is_default", "provider", "window", "abilities", "prices", "enabled", *IF_SOME_HAVE)
+    list_display = ("name", "is_default", "provider", "window", "abilities", "prices", "enabled", *OPTIONAL_COLUMNS)
     list_filter = ("provider", "enabled", "hidden")
     list_select_related = ("provider", "fallback")
     autocomplete_fields = ("fallback",)
     search_fields = ("name", "display_name", "provider__name")
     actions_detail = ("make_default", "take_found", "test_reading", "forget_learnt")
-    readonly_fields = ("known", "what_was_found", "was_learnt", *IN_FORCE, *IN_USE)
+    readonly_fields = ("known", "reported_facts", "learnt_deviations", *LIMITS_IN_FORCE, *USAGE_FIELDS)
     fieldsets = (
         (None, {"fields": ("provider", "name", "known", "enabled", "fallback")}),
-        ("For people", {"fields": FOR_PEOPLE}),
-        ("Room", {"fields": ("context_window", "max_output", "max_images", *IN_FORCE, "tokenizer")}),
+        ("For people", {"fields": DISPLAY_FIELDS}),
+        ("Room", {"fields": ("context_window", "max_output", "max_images", *LIMITS_IN_FORCE, "tokenizer")}),
         ("Abilities", {"fields": ("vision", "tools", "reasoning", "several_system_messages")}),
         ("Reasoning", {"fields": ("efforts", "effort", "own_effort")}),
-        ("How its server deviates", {"fields": ("written_calls", "whole_answers", "untagged_reasoning", "was_learnt")}),
-        ("Price in US dollars a million tokens", {"fields": PRICES}),
-        ("Found at the provider", {"fields": ("what_was_found",)}),
-        ("In use", {"fields": IN_USE}),
+        (
+            "How its server deviates",
+            {"fields": ("written_calls", "whole_answers", "untagged_reasoning", "learnt_deviations")},
+        ),
+        ("Price in US dollars a million tokens", {"fields": PRICE_FIELDS}),
+        ("Found at the provider", {"fields": ("reported_facts",)}),
+        ("In use", {"fields": USAGE_FIELDS}),
     )
 
     def get_list_display(self, request: HttpRequest) -> list[Any]:
         """Return the columns, without those that no row has."""
         missing = {
-            column for column, field in IF_SOME_HAVE.items() if not Model.objects.exclude(**{field: None}).exists()
+            column for column, field in OPTIONAL_COLUMNS.items() if not Model.objects.exclude(**{field: None}).exists()
         }
         return [column for column in super().get_list_display(request) if column not in missing]
 
@@ -321,20 +332,20 @@ class ModelRowAdmin(RowAdmin):
             return self.fieldsets
         # A new row has no values in force yet.
         return [
-            (title, {"fields": [name for name in options["fields"] if name not in IN_FORCE]})
+            (title, {"fields": [name for name in options["fields"] if name not in LIMITS_IN_FORCE]})
             for title, options in self.fieldsets[:-2]
         ]
 
     def get_form(self, request: HttpRequest, obj: Any = None, change: bool = False, **kwargs: Any) -> Any:
         form = super().get_form(request, obj, change=change, **kwargs)
         if obj is None and "name" in form.base_fields:
-            asks = {
+            attributes = {
                 "hx-get": reverse("admin:llm_model_suggestion"),
                 "hx-include": "#id_provider",
                 "hx-trigger": "input changed delay:300ms, change from:#id_provider",
                 "hx-target": "#suggestion",
             }
-            form.base_fields["name"].widget = UnfoldAdminTextInputWidget(attrs=asks)
+            form.base_fields["name"].widget = UnfoldAdminTextInputWidget(attrs=attributes)
         return form
 
     def get_custom_urls(self) -> Any:
@@ -348,8 +359,8 @@ class ModelRowAdmin(RowAdmin):
         providers = {str(provider.pk): provider for provider in Provider.objects.all()}
         name = request.GET.get("name", "").strip()
         if chosen not in providers or not name:
-            return HttpResponse(WAITING)
-        return HttpResponse(suggestion(Model(provider=providers[chosen], name=name)))
+            return HttpResponse(NAME_REQUIRED)
+        return HttpResponse(render_suggestion(Model(provider=providers[chosen], name=name)))
 
     def save_model(self, request: HttpRequest, obj: Any, form: Any, change: Any) -> None:
         left_empty = form.left_empty
@@ -374,17 +385,17 @@ class ModelRowAdmin(RowAdmin):
 
     @display(description="What is known")
     def known(self, model: Model) -> str:
-        content = suggestion(model) if model.provider_id else WAITING
+        content = render_suggestion(model) if model.provider_id else NAME_REQUIRED
         return format_html('<div id="suggestion" aria-live="polite">{}</div>', content)
 
     @display(description="Found")
-    def what_was_found(self, model: Model) -> str:
+    def reported_facts(self, model: Model) -> str:
         labels = {field.name: field.verbose_name for field in model._meta.fields}
         rows = [
             {
                 "label": labels[name],
-                "found": _formatted(value),
-                "used": _formatted(getattr(model, name)),
+                "found": _format_value(value),
+                "used": _format_value(getattr(model, name)),
                 "by_hand": name in model.set_by_hand,
             }
             for name, value in services.reported_values(model).items()
@@ -393,17 +404,17 @@ class ModelRowAdmin(RowAdmin):
         return render_to_string("admin/llm/model/found.html", {"model": model, "rows": rows})
 
     @display(description="Learnt from its answers")
-    def was_learnt(self, model: Model) -> str:
+    def learnt_deviations(self, model: Model) -> str:
         if not model.learnt_on:
             return _("Nothing.")
         return " ".join(
-            str(PROOFS[name]) % {"day": date_format(date.fromisoformat(day))}
+            str(DEVIATION_TEXTS[name]) % {"day": date_format(date.fromisoformat(day))}
             for name, day in model.learnt_on.items()
-            if name in PROOFS
+            if name in DEVIATION_TEXTS
         )
 
     @display(description="Counting of tokens")
-    def counting(self, model: Model) -> str:
+    def token_counting(self, model: Model) -> str:
         if model.tokenizer:
             return str(Sentence("Exact, by the tokenizer {tokenizer}.", tokenizer=model.tokenizer))
         return str(
@@ -414,12 +425,10 @@ class ModelRowAdmin(RowAdmin):
         )
 
     @display(description="Tokens its provider read")
-    def was_read(self, model: Model) -> str:
+    def read_shares(self, model: Model) -> str:
         counts = ReportedCounts.from_json(model.reported_counts)
         lines = []
         for script, label in SCRIPT_LABELS.items():
-            # `scripts` has the keys of `SCRIPTS`.
-            # Type: ignore[call-overload].
             shares = [read / counted for counted, read in counts.scripts.get(script, ()) if counted]
             if shares:
                 numbers = {"least": f"{min(shares):.2f}", "most": f"{max(shares):.2f}", "count": len(shares)}
@@ -451,7 +460,7 @@ class ModelRowAdmin(RowAdmin):
     @display(description="Window", ordering="context_window")
     def window(self, model: Model) -> SafeString:
         """Return the window in force with a word for its source. The tooltip has the full explanation."""
-        source = SOURCES.get(learning.window_source(model), _("learnt"))
+        source = SOURCE_LABELS.get(learning.window_source(model), _("learnt"))
         explanation = learning.describe_window_source(model)
         return format_html('<span title="{}">{} ({})</span>', explanation, i18n.grouped(model.window), source)
 
@@ -544,7 +553,7 @@ class WebSearchAdmin(OneActiveAdmin, KeyedAdmin):  # type: ignore[misc]  # Unfol
         return web_search.base_url or own.get(WebSearch.Kind(web_search.kind), "–")
 
     def store_active(self, user: AbstractUser, row: Any, *, active: bool) -> None:
-        tools.use_web_search(user=user, web_search=row, active=active)
+        tools.set_web_search_active(user=user, web_search=row, active=active)
 
     @confirmation_button(
         "Try a search",
@@ -631,31 +640,31 @@ def _sign_in_rows(discovery: StoredDiscovery) -> list[tuple[str, str]]:
 class ToolServerAdmin(KeyedAdmin):
     kind = "tool_server"
     form = ToolServerForm
-    list_display = ("name", "kind", "address", "access", "key_state", *MARKS, "enabled")
-    list_filter = ("kind", "access", *MARKS, "enabled")
+    list_display = ("name", "kind", "address", "access", "key_state", *FLAG_FIELDS, "enabled")
+    list_filter = ("kind", "access", *FLAG_FIELDS, "enabled")
     search_fields = ("name", "base_url", "command")
     actions_detail = ("list_tools", "find_sign_in")
     general = (
         *("name", "kind", "base_url", "command", "access", "secret_name", "client_id", "issuer", "scope"),
-        *(*MARKS, "own_network", "enabled"),
+        *(*FLAG_FIELDS, "own_network", "enabled"),
     )
-    readonly_fields = ("key_state", "document_of_it", "listed", "sign_in_found")
+    readonly_fields = ("key_state", "stored_document", "last_listing", "discovered_sign_in")
 
     def get_fieldsets(self, request: HttpRequest, obj: Any = None) -> Any:
         """Return the fields, and what is known of the document, the tools and the sign-in of a stored server."""
         fieldsets = super().get_fieldsets(request, obj)
         document = OpenApiDocument.objects.filter(server=obj).exists() if obj else False
-        shown = ("document_of_it",) if document else ()
+        shown = ("stored_document",) if document else ()
         if self.has_change_permission(request, obj):
-            chosen = OPERATIONS if document else ()
+            chosen = OPERATION_FIELDS if document else ()
             fields = (*shown, "document_file", "document_address", *chosen)
             fieldsets = (*fieldsets, (_("OpenAPI document"), {"fields": fields}))
         elif document:
             fieldsets = (*fieldsets, (_("OpenAPI document"), {"fields": shown}))
         if obj:
-            fieldsets = (*fieldsets, (_("Tools"), {"fields": ("listed",)}))
+            fieldsets = (*fieldsets, (_("Tools"), {"fields": ("last_listing",)}))
         if obj and obj.access == ToolServer.Access.PERSON:
-            fieldsets = (*fieldsets, (_("Sign-in"), {"fields": ("sign_in_found",)}))
+            fieldsets = (*fieldsets, (_("Sign-in"), {"fields": ("discovered_sign_in",)}))
         return fieldsets
 
     def has_add_permission(self, request: HttpRequest) -> bool:
@@ -679,7 +688,7 @@ class ToolServerAdmin(KeyedAdmin):
         return HttpResponseRedirect(reverse("admin:llm_toolserver_change", args=[obj.pk]))
 
     @display(description="Stored")
-    def document_of_it(self, tool_server: ToolServer) -> str:
+    def stored_document(self, tool_server: ToolServer) -> str:
         row = OpenApiDocument.objects.filter(server=tool_server).defer("content").first()
         if row is None:
             return ""
@@ -691,12 +700,12 @@ class ToolServerAdmin(KeyedAdmin):
         return tool_server.command if tool_server.kind == ToolServer.Kind.STDIO else tool_server.base_url
 
     @display(description="As listed last")
-    def listed(self, tool_server: ToolServer) -> str:
+    def last_listing(self, tool_server: ToolServer) -> str:
         listing = tools.last_listing(tool_server, NO_GRANTS)
         return render_to_string("admin/llm/tool_server/listed.html", {"listing": listing, "row": tool_server})
 
     @display(description="As found last")
-    def sign_in_found(self, tool_server: ToolServer) -> str:
+    def discovered_sign_in(self, tool_server: ToolServer) -> str:
         """Return what the newest discovery has found, and where."""
         context = {
             "sign_in": tool_server.sign_in,
@@ -740,8 +749,8 @@ class ToolServerAdmin(KeyedAdmin):
         except ProductError as error:
             return self.back(request, tool_server, error.sentence.about(tool_server), messages.ERROR)
         names = [tool.definition.name for tool in listing.tools]
-        more = [f"… ({len(names):,})"] if len(names) > NAMES_SHOWN else []
-        offered = ", ".join(names[:NAMES_SHOWN] + more) or _("no tools")  # the page lists all of them further down
+        more = [f"… ({len(names):,})"] if len(names) > MAX_NAMES else []
+        offered = ", ".join(names[:MAX_NAMES] + more) or _("no tools")  # the page lists all of them further down
         return self.back(
             request, tool_server, Sentence("{tool_server} offers: {offered}.", tool_server=tool_server, offered=offered)
         )

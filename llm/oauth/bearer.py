@@ -26,14 +26,14 @@ from core.sentences import Sentence
 from llm.models import ToolGrant, ToolServer
 from llm.models.tool_sign_in import MAX_ADDRESS
 from llm.oauth.errors import GrantRefused, SignInRequired, SignInUnavailable
-from llm.oauth.values import SignInTarget, TokenRequest, Tokens
+from llm.oauth.values import SignInTarget, TokenEndpoint, Tokens
 
-EARLY = timedelta(seconds=30)  # before its end, a token is taken for expired
-CLAIM = timedelta(seconds=30)  # after this time another process may refresh; longer than the request may take
-MAX_LENGTH = 10 * 365 * 86_400  # seconds of a token's life that are believed
-USED_EVERY = timedelta(minutes=1)  # how exact `last_used` is
-LOOK_AGAIN = 0.1  # seconds between two looks at a refresh by another process
-REFRESH_WAIT = 25.0  # seconds for such a refresh
+EXPIRY_MARGIN = timedelta(seconds=30)  # before its end, a token is taken for expired
+CLAIM_TIME = timedelta(seconds=30)  # after this time another process may refresh; longer than the request may take
+MAX_LIFETIME = 10 * 365 * 86_400  # seconds of a token's life that are believed
+LAST_USED_PRECISION = timedelta(minutes=1)  # how exact `last_used` is
+POLL_SECONDS = 0.1  # seconds between two looks at a refresh by another process
+REFRESH_TIMEOUT = 25.0  # seconds for such a refresh
 # For the person, and for the model that tells them.
 NOT_SIGNED_IN = gettext_noop(
     "{name} wants each person to sign in. Sign in to it under “Connected tools” in the settings."
@@ -43,7 +43,7 @@ LOST = gettext_noop(
     "The sign-in to {name} cannot be read, since the server's key (SECRET_KEY) is another now. Sign in to it again "
     "under “Connected tools” in the settings."
 )
-MORE_SCOPE = gettext_noop(
+SCOPE_MISSING = gettext_noop(
     "{name} wants a further permission for this call. Sign in to it again under “Connected tools” in the settings to "
     "give it."
 )
@@ -59,7 +59,7 @@ class _Refresh:
 
     version: int
     refresh_token: str
-    to: TokenRequest
+    endpoint: TokenEndpoint
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,15 +85,15 @@ class PersonBearer:
         if self.grant is None:
             raise SignInRequired(Sentence(NOT_SIGNED_IN, name=self.name))
         try:
-            async with asyncio.timeout(REFRESH_WAIT):
+            async with asyncio.timeout(REFRESH_TIMEOUT):
                 while True:
-                    state = await on_database(_look, self.grant, self.name, refused)
+                    state = await on_database(_take_token_or_claim, self.grant, self.name, refused)
                     if isinstance(state, str):
                         return state
                     if state is None:
-                        await asyncio.sleep(LOOK_AGAIN)
+                        await asyncio.sleep(POLL_SECONDS)
                     else:
-                        await asyncio.shield(_begin(self.grant, self.name, state))
+                        await asyncio.shield(_start_refresh(self.grant, self.name, state))
         except TimeoutError as error:
             why = Sentence("The sign-in server does not answer.")
             raise SignInUnavailable(Sentence(UNAVAILABLE, name=self.name, why=why)) from error
@@ -101,14 +101,14 @@ class PersonBearer:
     async def refuse(self, token: str) -> SignInRequired:
         """Mark the grant as ended, since the server refuses a fresh token. Returns the error for the person."""
         if self.grant is not None:
-            await on_database(_end, self.grant, token, ToolGrant.End.REVOKED)
+            await on_database(_mark_ended, self.grant, token, ToolGrant.End.REVOKED)
         return SignInRequired(Sentence(ENDED, name=self.name))
 
-    async def want_scope(self, scope: str) -> SignInRequired:
+    async def request_scope(self, scope: str) -> SignInRequired:
         """Store the scope that the server wants in addition. Returns the error for the person."""
         if self.grant is not None:
-            await on_database(_want_scope, self.grant, scope)
-        return SignInRequired(Sentence(MORE_SCOPE, name=self.name))
+            await on_database(_store_missing_scope, self.grant, scope)
+        return SignInRequired(Sentence(SCOPE_MISSING, name=self.name))
 
 
 class BearerAuth(httpx2.Auth):
@@ -130,12 +130,12 @@ class BearerAuth(httpx2.Auth):
                 raise await self._bearer.refuse(token)
         if response.status_code == 403:
             protocol = await _protocol()
-            scope = protocol.scope_wanted(response)
+            scope = protocol.missing_scope(response)
             if scope is not None:
-                raise await self._bearer.want_scope(scope)
+                raise await self._bearer.request_scope(scope)
 
 
-def target_of(row: ToolServer) -> SignInTarget:
+def sign_in_target(row: ToolServer) -> SignInTarget:
     """Return how an administrator describes the sign-in of a tool server."""
     return SignInTarget(
         row.name,
@@ -147,23 +147,23 @@ def target_of(row: ToolServer) -> SignInTarget:
     )
 
 
-def token_request(row: ToolGrant) -> TokenRequest:
+def token_endpoint(row: ToolGrant) -> TokenEndpoint:
     """Return to whom and as whom requests about the tokens of a grant are sent."""
-    return TokenRequest(
+    return TokenEndpoint(
         row.token_endpoint,
         row.client_id,
         row.client_secret,
         row.auth_method,
         row.resource,
-        target_of(row.tool_server).named_hosts,
+        sign_in_target(row.tool_server).named_hosts,
     )
 
 
-def expiry(tokens: Tokens) -> datetime | None:
+def expiry_time(tokens: Tokens) -> datetime | None:
     """Return when the tokens expire; None if the server does not say."""
     if tokens.expires_in is None:
         return None
-    return timezone.now() + timedelta(seconds=min(max(tokens.expires_in, 0), MAX_LENGTH))
+    return timezone.now() + timedelta(seconds=min(max(tokens.expires_in, 0), MAX_LIFETIME))
 
 
 def sign_in_problem(bearer: PersonBearer) -> Sentence | None:
@@ -171,104 +171,104 @@ def sign_in_problem(bearer: PersonBearer) -> Sentence | None:
     if bearer.grant is None:
         return Sentence(NOT_SIGNED_IN, name=bearer.name)
     row = ToolGrant.objects.select_related("tool_server", "user").filter(pk=bearer.grant).first()
-    return _problem(row, bearer.name)
+    return _sign_in_problem(row, bearer.name)
 
 
-def _problem(row: ToolGrant | None, name: str) -> Sentence | None:
-    if row is None or not row.user.is_active or not serves(row):
+def _sign_in_problem(row: ToolGrant | None, name: str) -> Sentence | None:
+    if row is None or not row.user.is_active or not matches_server(row):
         return Sentence(NOT_SIGNED_IN, name=name)
     if row.lost:
         return Sentence(LOST, name=name)
     return Sentence(ENDED, name=name) if row.ended else None
 
 
-def _look(pk: UUID, name: str, refused: str) -> str | _Refresh | None:
+def _take_token_or_claim(pk: UUID, name: str, refused: str) -> str | _Refresh | None:
     """Return a token that may work, the refresh that this process has claimed, or None while another process refreshes.
 
     Raises `SignInRequired`.
     """
     row = ToolGrant.objects.select_related("tool_server", "user").filter(pk=pk).first()
-    problem = _problem(row, name)
+    problem = _sign_in_problem(row, name)
     if row is None or problem is not None:
         raise SignInRequired(problem or Sentence(NOT_SIGNED_IN, name=name))
     now = timezone.now()
-    expired = row.expires is not None and row.expires <= now + EARLY
+    expired = row.expires is not None and row.expires <= now + EXPIRY_MARGIN
     if not expired and row.access_token != refused:
-        if row.last_used is None or row.last_used < now - USED_EVERY:
+        if row.last_used is None or row.last_used < now - LAST_USED_PRECISION:
             ToolGrant.objects.filter(pk=pk).update(last_used=now)
         return row.access_token
     if not row.refresh_token:
-        _end(pk, row.access_token, ToolGrant.End.EXPIRED if expired else ToolGrant.End.REVOKED)
+        _mark_ended(pk, row.access_token, ToolGrant.End.EXPIRED if expired else ToolGrant.End.REVOKED)
         raise SignInRequired(Sentence(ENDED, name=name))
-    free = Q(refreshing=None) | Q(refreshing__lt=now - CLAIM)
+    free = Q(refreshing=None) | Q(refreshing__lt=now - CLAIM_TIME)
     if not ToolGrant.objects.filter(free, pk=pk, version=row.version).update(refreshing=now):
         return None
-    return _Refresh(row.version, row.refresh_token, token_request(row))
+    return _Refresh(row.version, row.refresh_token, token_endpoint(row))
 
 
-def serves(row: ToolGrant) -> bool:
+def matches_server(row: ToolGrant) -> bool:
     """Return whether the tokens are for the tool server as it is now. Those of an earlier address go nowhere."""
     server = row.tool_server
     return server.enabled and server.access == ToolServer.Access.PERSON and server.base_url == row.address
 
 
-def _begin(pk: UUID, name: str, claimed: _Refresh) -> "asyncio.Task[None]":
-    task = asyncio.create_task(_renew(pk, name, claimed))
+def _start_refresh(pk: UUID, name: str, refresh: _Refresh) -> "asyncio.Task[None]":
+    task = asyncio.create_task(_renew(pk, name, refresh))
     _refreshes.add(task)
-    task.add_done_callback(_forget)
+    task.add_done_callback(_discard_task)
     return task
 
 
-def _forget(task: "asyncio.Task[None]") -> None:
+def _discard_task(task: "asyncio.Task[None]") -> None:
     _refreshes.discard(task)
     if not task.cancelled():
         task.exception()  # retrieved, so that asyncio does not log the failure of a turn that was stopped
 
 
-async def _renew(pk: UUID, name: str, claimed: _Refresh) -> None:
+async def _renew(pk: UUID, name: str, refresh: _Refresh) -> None:
     """Refresh the tokens and store them. Raises `SignInRequired` and `SignInUnavailable`."""
     protocol = await _protocol()
     try:
-        tokens: Tokens = await protocol.refresh(claimed.to, refresh_token=claimed.refresh_token)
+        tokens: Tokens = await protocol.refresh_tokens(refresh.endpoint, refresh_token=refresh.refresh_token)
     except GrantRefused as error:
         logger.info("the grant %s was refused: %s", pk, error.code)
-        await on_database(_store_end, pk, claimed.version)
+        await on_database(_mark_revoked, pk, refresh.version)
         raise SignInRequired(Sentence(ENDED, name=name)) from error
     except SignInUnavailable as error:
-        await on_database(_release, pk, claimed.version)
+        await on_database(_release_claim, pk, refresh.version)
         raise SignInUnavailable(Sentence(UNAVAILABLE, name=name, why=error.sentence)) from error
-    await on_database(_store, pk, claimed, tokens)
+    await on_database(_store_tokens, pk, refresh, tokens)
 
 
-def _store(pk: UUID, claimed: _Refresh, tokens: Tokens) -> None:
+def _store_tokens(pk: UUID, refresh: _Refresh, tokens: Tokens) -> None:
     """Store refreshed tokens. A server that does not rotate sends no new refresh token (RFC 6749, section 6)."""
     changes = {
         "access_token": tokens.access_token,
-        "refresh_token": tokens.refresh_token or claimed.refresh_token,
-        "expires": expiry(tokens),
-        "version": claimed.version + 1,
+        "refresh_token": tokens.refresh_token or refresh.refresh_token,
+        "expires": expiry_time(tokens),
+        "version": refresh.version + 1,
         "refreshing": None,
         **({"scope": tokens.scope} if tokens.scope else {}),
     }
-    ToolGrant.objects.filter(pk=pk, version=claimed.version).update(**changes)
+    ToolGrant.objects.filter(pk=pk, version=refresh.version).update(**changes)
 
 
-def _store_end(pk: UUID, version: int) -> None:
+def _mark_revoked(pk: UUID, version: int) -> None:
     ToolGrant.objects.filter(pk=pk, version=version).update(ended=ToolGrant.End.REVOKED, refreshing=None)
 
 
-def _release(pk: UUID, version: int) -> None:
+def _release_claim(pk: UUID, version: int) -> None:
     ToolGrant.objects.filter(pk=pk, version=version).update(refreshing=None)
 
 
-def _end(pk: UUID, token: str, why: ToolGrant.End) -> None:
+def _mark_ended(pk: UUID, token: str, why: ToolGrant.End) -> None:
     """Mark the grant as ended, unless it has another token by now."""
     row = ToolGrant.objects.filter(pk=pk).first()
     if row is not None and row.access_token == token:
         ToolGrant.objects.filter(pk=pk, version=row.version).update(ended=why)
 
 
-def _want_scope(pk: UUID, scope: str) -> None:
+def _store_missing_scope(pk: UUID, scope: str) -> None:
     ToolGrant.objects.filter(pk=pk).update(missing_scope=scope[:MAX_ADDRESS])
 
 

@@ -29,6 +29,6 @@ class GrantRefused(Exception):
         self.description = description
 
 
-def sign_in_failed(sentence: Sentence, *, code: str = "tool_sign_in_failed", status: int = 502) -> ProductError:
+def sign_in_error(sentence: Sentence, *, code: str = "tool_sign_in_failed", status: int = 502) -> ProductError:
     """Return the error for a sign-in that cannot begin or be completed."""
     return ProductError(code, sentence, status=status)

@@ -35,8 +35,8 @@ from core.sentences import Sentence
 from core.text import clean
 from llm.models import ToolClient, ToolGrant, ToolServer, ToolSignIn
 from llm.models.tool_sign_in import MAX_ADDRESS
-from llm.oauth.bearer import PersonBearer, expiry, serves, target_of, token_request
-from llm.oauth.errors import GrantRefused, SignInUnavailable, sign_in_failed
+from llm.oauth.bearer import PersonBearer, expiry_time, matches_server, sign_in_target, token_endpoint
+from llm.oauth.errors import GrantRefused, SignInUnavailable, sign_in_error
 from llm.oauth.values import (
     BY_HAND,
     DOCUMENT,
@@ -45,20 +45,20 @@ from llm.oauth.values import (
     SignInDiscovery,
     SignInTarget,
     StoredDiscovery,
-    TokenRequest,
+    TokenEndpoint,
 )
 
-SIGN_IN_TIME = timedelta(minutes=10)  # between the beginning of a sign-in and the return of the browser
+SIGN_IN_LIFETIME = timedelta(minutes=10)  # between the beginning of a sign-in and the return of the browser
 MAX_PENDING = 5  # sign-ins of a person that have begun
-BEGINNINGS = 20  # sign-ins that a person may begin in a minute
-REVOKE_SECONDS = 15.0  # for all tokens of a grant
-LOOK_AGAIN_SECONDS = 60
+MAX_STARTS = 20  # sign-ins that a person may begin in a minute
+REVOKE_TIMEOUT = 15.0  # for all tokens of a grant
+START_WINDOW_SECONDS = 60
 
 logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class ReturnedAnswer:
+class AuthorizationAnswer:
     """The parameters with which an authorization server sent the browser back."""
 
     state: str
@@ -69,7 +69,7 @@ class ReturnedAnswer:
 
 
 @dataclass(frozen=True, slots=True)
-class BegunSignIn:
+class StartedSignIn:
     """A sign-in that has begun. `address`: where the browser goes. `scope`: the permissions that it asks for."""
 
     address: str
@@ -93,7 +93,7 @@ class PersonsGrants:
     def usable(self, row: ToolServer) -> ToolGrant | None:
         """Return the grant for the tool server as it is now, if its tokens may still work."""
         grant = self.grants.get(row.pk)
-        return grant if grant is not None and grant.usable and serves(grant) else None
+        return grant if grant is not None and grant.usable and matches_server(grant) else None
 
     def bearer(self, row: ToolServer) -> PersonBearer:
         grant = self.grants.get(row.pk)
@@ -103,7 +103,7 @@ class PersonsGrants:
 NO_GRANTS = PersonsGrants({})
 
 
-def grants_of(person: UUID | None) -> PersonsGrants:
+def load_grants(person: UUID | None) -> PersonsGrants:
     """Return the grants of a person. Without a person there are none."""
     rows = ToolGrant.objects.filter(user_id=person).select_related("tool_server") if person is not None else ()
     return PersonsGrants({row.tool_server_id: row for row in rows})
@@ -116,8 +116,8 @@ def discover(*, tool_server: ToolServer) -> SignInDiscovery:
     """
     protocol = _protocol()
     with wait_outside():
-        discovery: SignInDiscovery = asyncio.run(protocol.discover(target_of(tool_server)))
-    tool_server.sign_in = _as_stored(discovery)
+        discovery: SignInDiscovery = asyncio.run(protocol.discover(sign_in_target(tool_server)))
+    tool_server.sign_in = _to_json(discovery)
     ToolServer.objects.filter(pk=tool_server.pk).update(sign_in=tool_server.sign_in)
     return discovery
 
@@ -131,7 +131,7 @@ def begin(
     document: str = "",
     session: str = "",
     then: str = "",
-) -> BegunSignIn:
+) -> StartedSignIn:
     """Begin a sign-in.
 
     `redirect_uri`: where the server sends the browser back. `document`: the address of this workspace's client
@@ -140,17 +140,17 @@ def begin(
     errors of `discover` and of a refused registration (502).
     """
     _require_sign_in(tool_server)
-    allowance = count_in_window(f"tool-sign-in:{user.pk}", BEGINNINGS, LOOK_AGAIN_SECONDS)
+    allowance = count_in_window(f"tool-sign-in:{user.pk}", MAX_STARTS, START_WINDOW_SECONDS)
     if allowance is not None and allowance.exceeded:
         sentence = Sentence("You have begun too many sign-ins. Try again in a minute.")
-        raise ProductError("throttled", sentence, status=429, retry_after=LOOK_AGAIN_SECONDS)
+        raise ProductError("throttled", sentence, status=429, retry_after=START_WINDOW_SECONDS)
     discovery = discover(tool_server=tool_server)
-    scope = _scope(user, tool_server, discovery)
-    client = _client(tool_server, discovery, redirect_uri=redirect_uri, site=site, document=document, scope=scope)
+    scope = _requested_scope(user, tool_server, discovery)
+    client = _find_client(tool_server, discovery, redirect_uri=redirect_uri, site=site, document=document, scope=scope)
     state, verifier = secrets.token_urlsafe(32), generate_token(64)
     with transaction.atomic():
         pending = ToolSignIn.objects.visible_to(user).order_by("-created")
-        pending.filter(created__lt=timezone.now() - SIGN_IN_TIME).delete()
+        pending.filter(created__lt=timezone.now() - SIGN_IN_LIFETIME).delete()
         ToolSignIn.objects.filter(pk__in=[row.pk for row in pending[MAX_PENDING - 1 :]]).delete()
         ToolSignIn.objects.create(
             user_id=user.pk,
@@ -179,48 +179,50 @@ def begin(
         challenge=create_s256_code_challenge(verifier),
         scope=scope,
     )
-    return BegunSignIn(address, scope)
+    return StartedSignIn(address, scope)
 
 
-def complete(*, user: AbstractUser, answer: ReturnedAnswer, session: str = "") -> CompletedSignIn:
+def complete(*, user: AbstractUser, answer: AuthorizationAnswer, session: str = "") -> CompletedSignIn:
     """Complete the sign-in to which the answer belongs. `session`: the key of the browser's session.
 
     Raises `tool_sign_in_state` (403) for an answer that belongs to no sign-in of this person and browser,
     `tool_sign_in_issuer` (403), `tool_sign_in_refused` (403) and `tool_sign_in_unreachable` (502).
     """
-    sign_in = _take(user, answer.state, session)
+    sign_in = _take_sign_in(user, answer.state, session)
     tool_server = sign_in.tool_server
     name = tool_server.name
     _require_sign_in(tool_server)
     if sign_in.address != tool_server.base_url:
-        raise _stale()
+        raise _stale_error()
     protocol = _protocol()
     if not protocol.issuer_matches(answer.iss, issuer=sign_in.issuer, required=sign_in.iss_required):
         sentence = Sentence("This answer does not come from the sign-in server of {name}. Start again.", name=name)
-        raise sign_in_failed(sentence, code="tool_sign_in_issuer", status=403)
+        raise sign_in_error(sentence, code="tool_sign_in_issuer", status=403)
     if not answer.code:
-        raise _refused(name, answer.error, answer.description)
-    to = TokenRequest(
+        raise _refused_error(name, answer.error, answer.description)
+    endpoint = TokenEndpoint(
         sign_in.token_endpoint,
         sign_in.client_id,
         sign_in.client_secret,
         sign_in.auth_method,
         sign_in.resource,
-        target_of(tool_server).named_hosts,
+        sign_in_target(tool_server).named_hosts,
     )
     try:
         with wait_outside():
             tokens = asyncio.run(
-                protocol.exchange(to, code=answer.code, verifier=sign_in.verifier, redirect_uri=sign_in.redirect_uri)
+                protocol.exchange_code(
+                    endpoint, code=answer.code, verifier=sign_in.verifier, redirect_uri=sign_in.redirect_uri
+                )
             )
     except GrantRefused as error:
         if error.code in ("invalid_client", "unauthorized_client"):
             # The server has forgotten the workspace. The next sign-in registers it again.
             ToolClient.objects.filter(tool_server=tool_server, client_id=sign_in.client_id).delete()
-        raise _refused(name, error.code, error.description) from error
+        raise _refused_error(name, error.code, error.description) from error
     except SignInUnavailable as error:
         sentence = Sentence("{why} So you are not signed in to {name}. Start again.", why=error.sentence, name=name)
-        raise sign_in_failed(sentence, code="tool_sign_in_unreachable") from error
+        raise sign_in_error(sentence, code="tool_sign_in_unreachable") from error
     with transaction.atomic():
         ToolGrant.objects.visible_to(user).filter(tool_server=tool_server).delete()
         grant = ToolGrant.objects.create(
@@ -237,7 +239,7 @@ def complete(*, user: AbstractUser, answer: ReturnedAnswer, session: str = "") -
             auth_method=sign_in.auth_method,
             access_token=tokens.access_token,
             refresh_token=tokens.refresh_token,
-            expires=expiry(tokens),
+            expires=expiry_time(tokens),
         )
         record(user=user, action="tool_grant.connected", row=grant, name=name)
     return CompletedSignIn(grant, sign_in.then)
@@ -266,40 +268,50 @@ def disconnect(*, user: AbstractUser, grant: ToolGrant) -> bool:
 async def _revoke(grant: ToolGrant) -> None:
     """Ask the server to end the refresh token, with which it ends the others, and the access token."""
     protocol = _protocol()
-    to = token_request(grant)
-    ends = TokenRequest(
-        grant.revocation_endpoint, to.client_id, to.client_secret, to.auth_method, to.resource, to.named_hosts
+    endpoint = token_endpoint(grant)
+    revocation_endpoint = TokenEndpoint(
+        grant.revocation_endpoint,
+        endpoint.client_id,
+        endpoint.client_secret,
+        endpoint.auth_method,
+        endpoint.resource,
+        endpoint.named_hosts,
     )
-    async with asyncio.timeout(REVOKE_SECONDS):
+    async with asyncio.timeout(REVOKE_TIMEOUT):
         if grant.refresh_token:
-            await protocol.revoke(ends, token=grant.refresh_token, hint="refresh_token")
-        await protocol.revoke(ends, token=grant.access_token, hint="access_token")
+            await protocol.revoke_token(revocation_endpoint, token=grant.refresh_token, hint="refresh_token")
+        await protocol.revoke_token(revocation_endpoint, token=grant.access_token, hint="access_token")
 
 
-def _take(user: AbstractUser, state: str, session: str) -> ToolSignIn:
+def _take_sign_in(user: AbstractUser, state: str, session: str) -> ToolSignIn:
     """Delete the sign-in with this state, and return it. Raises `tool_sign_in_state` (403)."""
     row = ToolSignIn.objects.select_related("tool_server").filter(state=_digest(state)).first()
     # Of two requests with the same state, one deletes the row.
     if row is None or not ToolSignIn.objects.filter(pk=row.pk).delete()[0]:
-        raise _stale()
+        raise _stale_error()
     other_browser = bool(row.session) and row.session != _digest(session)
-    if row.user_id != user.pk or other_browser or row.created < timezone.now() - SIGN_IN_TIME or is_lost(row.verifier):
-        raise _stale()
+    if (
+        row.user_id != user.pk
+        or other_browser
+        or row.created < timezone.now() - SIGN_IN_LIFETIME
+        or is_lost(row.verifier)
+    ):
+        raise _stale_error()
     return row
 
 
-def _stale() -> ProductError:
+def _stale_error() -> ProductError:
     sentence = Sentence(
         "This sign-in did not start in this browser, was completed already, or took too long. Start again under "
         "“Connected tools” in your settings."
     )
-    return sign_in_failed(sentence, code="tool_sign_in_state", status=403)
+    return sign_in_error(sentence, code="tool_sign_in_state", status=403)
 
 
-def _refused(name: str, code: str, description: str) -> ProductError:
+def _refused_error(name: str, code: str, description: str) -> ProductError:
     reason = clean(description or code or "?")[:200].rstrip(".")
     sentence = Sentence("{name} has not signed you in, and says: {reason}. Start again.", name=name, reason=reason)
-    return sign_in_failed(sentence, code="tool_sign_in_refused", status=403)
+    return sign_in_error(sentence, code="tool_sign_in_refused", status=403)
 
 
 def _require_sign_in(tool_server: ToolServer) -> None:
@@ -308,7 +320,7 @@ def _require_sign_in(tool_server: ToolServer) -> None:
         raise ProductError("no_tool_sign_in", sentence, status=409)
 
 
-def _client(
+def _find_client(
     tool_server: ToolServer, discovery: SignInDiscovery, *, redirect_uri: str, site: str, document: str, scope: str
 ) -> OAuthClient:
     """Return the workspace as a client: the one of the administrator, the registered one, or the one of its document.
@@ -317,21 +329,21 @@ def _client(
     workspace in a private network does not have.
     """
     if tool_server.client_id:
-        return _client_by_hand(tool_server, discovery)
+        return _manual_client(tool_server, discovery)
     registered = ToolClient.objects.filter(
         tool_server=tool_server, issuer=discovery.issuer, redirect_uri=redirect_uri
     ).first()
     if registered is not None:
-        expired = registered.secret_expires is not None and registered.secret_expires <= timezone.now()
-        covered = {*scope.split()} <= {*registered.scope.split()}
-        if covered and not expired and not is_lost(registered.client_secret):
+        is_expired = registered.secret_expires is not None and registered.secret_expires <= timezone.now()
+        is_covered = {*scope.split()} <= {*registered.scope.split()}
+        if is_covered and not is_expired and not is_lost(registered.client_secret):
             return OAuthClient(registered.client_id, registered.client_secret, registered.auth_method, REGISTERED)
         registered.delete()
-    by_document = OAuthClient(document, "", "none", DOCUMENT) if document and discovery.documents else None
+    document_client = OAuthClient(document, "", "none", DOCUMENT) if document and discovery.documents else None
     if not discovery.registration_endpoint:
-        if by_document is not None:
-            return by_document
-        raise sign_in_failed(
+        if document_client is not None:
+            return document_client
+        raise sign_in_error(
             Sentence(
                 "The sign-in server of {name} does not register clients by itself. An administrator has to make a "
                 "client there, with the redirect address {redirect_uri}, and enter its ID.",
@@ -343,26 +355,26 @@ def _client(
     try:
         return _register(tool_server, discovery, redirect_uri=redirect_uri, site=site, scope=scope)
     except ProductError:
-        if by_document is None:
+        if document_client is None:
             raise
-        return by_document
+        return document_client
 
 
-def _client_by_hand(tool_server: ToolServer, discovery: SignInDiscovery) -> OAuthClient:
+def _manual_client(tool_server: ToolServer, discovery: SignInDiscovery) -> OAuthClient:
     if is_lost(tool_server.api_key):
         raise ProductError("secret_lost", KEY_LOST, status=409)
-    in_form = "client_secret_post" in discovery.auth_methods
-    method = "none" if not tool_server.api_key else "client_secret_post" if in_form else "client_secret_basic"
+    supports_form = "client_secret_post" in discovery.auth_methods
+    method = "none" if not tool_server.api_key else "client_secret_post" if supports_form else "client_secret_basic"
     return OAuthClient(tool_server.client_id, tool_server.api_key, method, BY_HAND)
 
 
 def _register(
     tool_server: ToolServer, discovery: SignInDiscovery, *, redirect_uri: str, site: str, scope: str
 ) -> OAuthClient:
-    target: SignInTarget = target_of(tool_server)
+    target: SignInTarget = sign_in_target(tool_server)
     with wait_outside():
         client: OAuthClient = asyncio.run(
-            _protocol().register(target, discovery, redirect_uri=redirect_uri, site=site, scope=scope)
+            _protocol().register_client(target, discovery, redirect_uri=redirect_uri, site=site, scope=scope)
         )
     ToolClient.objects.update_or_create(
         tool_server=tool_server,
@@ -373,13 +385,13 @@ def _register(
             "client_secret": client.client_secret,
             "auth_method": client.auth_method,
             "scope": scope,
-            "secret_expires": expires_at(client.secret_expires),
+            "secret_expires": to_datetime(client.secret_expires),
         },
     )
     return client
 
 
-def expires_at(seconds: int) -> datetime | None:
+def to_datetime(seconds: int) -> datetime | None:
     """Return the time of a Unix time; None for 0 and for a time that no calendar has."""
     try:
         return datetime.fromtimestamp(seconds, tz=UTC) if seconds > 0 else None
@@ -387,16 +399,16 @@ def expires_at(seconds: int) -> datetime | None:
         return None
 
 
-def _scope(user: AbstractUser, tool_server: ToolServer, discovery: SignInDiscovery) -> str:
+def _requested_scope(user: AbstractUser, tool_server: ToolServer, discovery: SignInDiscovery) -> str:
     """Return the scope to ask for: that of the server, and what it has lately refused a call of this person for."""
     grant = ToolGrant.objects.visible_to(user).filter(tool_server=tool_server).first()
     scopes = discovery.scope.split()
-    if grant is not None and grant.missing_scope and serves(grant):
+    if grant is not None and grant.missing_scope and matches_server(grant):
         scopes += [*grant.scope.split(), *grant.missing_scope.split()]
     return " ".join(dict.fromkeys(scopes))[:MAX_ADDRESS]
 
 
-def _as_stored(discovery: SignInDiscovery) -> StoredDiscovery:
+def _to_json(discovery: SignInDiscovery) -> StoredDiscovery:
     return {
         "at": timezone.now().isoformat(),
         "issuer": discovery.issuer,

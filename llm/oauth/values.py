@@ -94,10 +94,10 @@ class OAuthClient:
 
 
 @dataclass(frozen=True, slots=True)
-class TokenRequest:
+class TokenEndpoint:
     """Names the receiver and the sender of a request about tokens."""
 
-    endpoint: str
+    url: str
     client_id: str
     client_secret: str
     auth_method: str

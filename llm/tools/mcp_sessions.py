@@ -1,6 +1,7 @@
 """Keep sessions with MCP servers open, so that servers with state work.
 
-1. `call` asks the session of a scope, which its first call opens. The next answer of the conversation finds it again.
+1. `call_tool` asks the session of a scope, which its first call opens. The next answer of the conversation finds it
+   again.
 2. `McpSession` is one session. Its own task opens it, answers its questions and closes it.
 3. `_SessionPool` holds the sessions of an event loop. It closes a session that is idle or old, and those beyond the
    bounds, the longest idle one first. A call beyond the bounds gets a session of its own.
@@ -39,34 +40,34 @@ from llm.tools.mcp_client import (
     Question,
     RawAnswer,
     RawListing,
+    ask_in_session,
     ask_once,
-    asked,
-    call_of,
+    call_question,
     converse,
-    detached,
-    list_tools,
-    listing_of_at_most,
+    list_question,
+    list_raw_tools,
+    start_detached,
 )
-from llm.tools.mcp_content import output_of
+from llm.tools.mcp_content import to_output
 from llm.tools.mcp_failures import Exchange
-from llm.tools.mcp_forms import form_of, result_of
+from llm.tools.mcp_forms import to_form, to_result
 from llm.tools.servers import ServerFailed, SessionScope, ToolServerConfig
 from llm.types.forms import FormAnswer, PersonAsker, ToolQuestion
 from llm.types.tools import ToolOutput, person_asker
 
-IDLE = 300.0  # seconds after the last call
-OLDEST = 3_600.0  # seconds after which a session takes no more calls
-SWEEP_EVERY = 15.0  # seconds
-SUBSCRIBED_WITHIN = 3.0  # seconds that the first call waits for the subscription to changes of the tools
-MAX_COUNT = 32  # sessions of a process
-MAX_OF_PERSON = 8  # sessions of a person in a process
-MAX_LOST = 1_000  # ended sessions that the pool remembers, to tell their people
-NOT_FOUND = 404
-CLOSED = "Connection closed"  # the package's error for a connection that the server has closed
+IDLE_SECONDS = 300.0  # seconds after the last call
+MAX_AGE_SECONDS = 3_600.0  # seconds after which a session takes no more calls
+SWEEP_SECONDS = 15.0  # seconds
+SUBSCRIPTION_TIMEOUT = 3.0  # seconds that the first call waits for the subscription to changes of the tools
+MAX_SESSIONS = 32  # sessions of a process
+MAX_SESSIONS_OF_PERSON = 8  # sessions of a person in a process
+MAX_REMEMBERED_SESSIONS = 1_000  # ended sessions that the pool remembers, to tell their people
+SESSION_NOT_FOUND = 404
+CONNECTION_CLOSED = "Connection closed"  # the package's error for a connection that the server has closed
 ELICITATION = "elicitation/create"
 TOOLS_CHANGED = "notifications/tools/list_changed"
 # Requests of servers that no client of this product answers. The package refuses them.
-REFUSED: Mapping[str, str] = {
+REFUSED_REQUESTS: Mapping[str, str] = {
     "sampling/createMessage": gettext_noop("an answer of a model (sampling)"),
     "roots/list": gettext_noop("the folders of the person (roots)"),
     ELICITATION: gettext_noop("an answer of the person (elicitation)"),
@@ -78,12 +79,12 @@ SESSION_LOST = gettext_noop(
 )
 
 
-async def call(
+async def call_tool(
     server: ToolServerConfig, tool: str, arguments: Mapping[str, Any], scope: SessionScope | None
 ) -> ToolOutput:
     """Call a tool, in the session of the scope if there is one. A failure of the server is an output, too."""
-    question = call_of(server, tool, arguments)
-    asker = _recorded(server, person_asker())
+    question = call_question(server, tool, arguments)
+    asker = _with_record(server, person_asker())
     session = _pool().take(server, scope, asks=asker is not None) if scope is not None else None
     try:
         if session is None:
@@ -94,11 +95,11 @@ async def call(
         output = ToolOutput(str(failure), error=True)
     else:
         # In a thread: decoding the largest result takes a tenth of a second, which would block other answers.
-        output = await asyncio.to_thread(output_of, result, tool)
+        output = await asyncio.to_thread(to_output, result, tool)
     return replace(output, notes=session.take_notes()) if session is not None else output
 
 
-def _recorded(server: ToolServerConfig, asker: PersonAsker | None) -> PersonAsker | None:
+def _with_record(server: ToolServerConfig, asker: PersonAsker | None) -> PersonAsker | None:
     """Return the asker, which records for the current task what its person's answers send out of the workspace."""
     if asker is None or not server.reaches_out:
         return asker
@@ -125,22 +126,26 @@ async def _ask_in_session(
     try:
         return session, await session.ask(question, asker)
     except ServerFailed:
-        forgotten = reused and session.exchange.status == NOT_FOUND
-        again = _pool().take(session.server, scope, asks=session.asks) if forgotten and scope is not None else None
-        if again is None:
+        is_forgotten = reused and session.exchange.status == SESSION_NOT_FOUND
+        new_session = (
+            _pool().take(session.server, scope, asks=session.asks) if is_forgotten and scope is not None else None
+        )
+        if new_session is None:
             raise
-    return again, await again.ask(question, asker)
+    return new_session, await new_session.ask(question, asker)
 
 
-async def list_tools_in(server: ToolServerConfig, most: int, timeout: float, scope: SessionScope | None) -> RawListing:
-    """List tools as `list_tools` does, in the session of the scope if one is open: its tools may differ."""
+async def list_raw_tools_in_scope(
+    server: ToolServerConfig, most: int, timeout: float, scope: SessionScope | None
+) -> RawListing:
+    """List tools as `list_raw_tools` does, in the session of the scope if one is open: its tools may differ."""
     session = _pool().open_session(server, scope) if scope is not None else None
     if session is not None:
         session.tools_changed = False
         with suppress(ServerFailed, TimeoutError):  # the session may be dead, and the server alive
             async with asyncio.timeout(timeout):
-                return await session.ask(listing_of_at_most(most))
-    return await list_tools(server, most, timeout)
+                return await session.ask(list_question(most))
+    return await list_raw_tools(server, most, timeout)
 
 
 def tools_changed(scope: SessionScope) -> bool:
@@ -179,10 +184,10 @@ class McpSession:
         self._closed = False
         self._error: Exception | None = None
         self._requests: asyncio.Queue[_Request[Any] | None] = asyncio.Queue()
-        self._running: set[asyncio.Task[None]] = set()
-        self._asked: list[_Request[Any]] = []  # the requests that run, the oldest first
+        self._running_tasks: set[asyncio.Task[None]] = set()
+        self._running_requests: list[_Request[Any]] = []  # the requests that run, the oldest first
         elicit = self._elicit if asks else None
-        self._task = detached(converse(server, self._serve, self.exchange, self._notice, elicit))
+        self._task = start_detached(converse(server, self._serve, self.exchange, self._notice, elicit))
 
     @property
     def busy(self) -> bool:
@@ -209,15 +214,15 @@ class McpSession:
         self._waiting += 1
         try:
             self._requests.put_nowait(_Request(question, answer, asker))
-            either: set[asyncio.Future[Any]] = {answer, self._task}
-            await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
+            outcomes: set[asyncio.Future[Any]] = {answer, self._task}
+            await asyncio.wait(outcomes, return_when=asyncio.FIRST_COMPLETED)
             if answer.done():
                 return answer.result()
             if not self._task.cancelled():
                 self._task.result()  # raises the failure with which the session has ended
-            raise mcp_failures.failed(self.server, self.exchange, None)
+            raise mcp_failures.to_failure(self.server, self.exchange, None)
         except asyncio.CancelledError:
-            self.cut_off()
+            self.abort()
             raise
         finally:
             self._waiting -= 1
@@ -228,7 +233,7 @@ class McpSession:
         self._closed = True
         self._requests.put_nowait(None)
 
-    def cut_off(self) -> None:
+    def abort(self) -> None:
         """End the session at once. Closing goes on in the background."""
         self.close()
         self._task.cancel()
@@ -240,59 +245,59 @@ class McpSession:
     def _notice(self, method: str) -> None:
         if method == TOOLS_CHANGED:
             self.tools_changed = True
-        elif method in REFUSED and method not in self._refused and not (self.asks and method == ELICITATION):
+        elif method in REFUSED_REQUESTS and method not in self._refused and not (self.asks and method == ELICITATION):
             self._refused.add(method)
-            what = Sentence(REFUSED[method])
+            what = Sentence(REFUSED_REQUESTS[method])
             self._notes.append(Sentence(REQUEST_REFUSED, name=self.server.name, what=what))
 
     async def _serve(self, client: Client, _answer: RawAnswer) -> None:
         """Answer questions until the session is closed. Raises the error of a question that ends the session."""
         try:
-            following = asyncio.Event()
-            self._start(self._follow_tools(client, following))
+            subscribed = asyncio.Event()
+            self._start(self._subscribe_to_tools(client, subscribed))
             with suppress(TimeoutError):  # a change that the first call makes must not be missed
-                async with asyncio.timeout(SUBSCRIBED_WITHIN):
-                    await following.wait()
+                async with asyncio.timeout(SUBSCRIPTION_TIMEOUT):
+                    await subscribed.wait()
             while (request := await self._requests.get()) is not None:
                 self._start(self._answer(client, request))
             if self._error is not None:
                 raise self._error
         finally:
-            for task in self._running:
+            for task in self._running_tasks:
                 task.cancel()
-            await asyncio.gather(*self._running, return_exceptions=True)
+            await asyncio.gather(*self._running_tasks, return_exceptions=True)
 
     def _start(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.create_task(work)
-        self._running.add(task)
-        task.add_done_callback(self._running.discard)
+        self._running_tasks.add(task)
+        task.add_done_callback(self._running_tasks.discard)
 
-    async def _follow_tools(self, client: Client, following: asyncio.Event) -> None:
+    async def _subscribe_to_tools(self, client: Client, subscribed: asyncio.Event) -> None:
         """Note changes of the server's tools. Before 2026-07-28 servers send them without a subscription.
 
-        `following` is set as soon as changes are noted, or cannot be.
+        `subscribed` is set as soon as changes are noted, or cannot be.
         """
         tools = client.server_capabilities.tools
         try:
             if client.protocol_version not in MODERN_PROTOCOL_VERSIONS or tools is None or not tools.list_changed:
                 return
             async with client.listen(tools_list_changed=True) as changes:
-                following.set()
+                subscribed.set()
                 async for _ in changes:
                     self.tools_changed = True
         except (MCPError, SubscriptionLost, ListenNotSupportedError, TimeoutError):
             return  # the next turn lists the tools again in any case
         finally:
-            following.set()
+            subscribed.set()
 
     async def _answer(self, client: Client, request: _Request[Any]) -> None:
         """Answer one question. A refusal by the server concerns its question alone; another error ends the session."""
         try:
-            self._asked.append(request)
+            self._running_requests.append(request)
             try:
-                result = await asked(client, request.question)
+                result = await ask_in_session(client, request.question)
             finally:
-                self._asked.remove(request)
+                self._running_requests.remove(request)
         except Exception as error:
             refusal = self._refusal(error)
             if refusal is None:
@@ -308,21 +313,21 @@ class McpSession:
 
     async def _elicit(self, context: ClientRequestContext, params: ElicitRequestParams) -> ElicitResult:
         """Ask the person of the oldest running call. The protocol does not say which call a question belongs to."""
-        request = next((each for each in self._asked if each.asker is not None), None)
+        request = next((each for each in self._running_requests if each.asker is not None), None)
         if request is None or request.asker is None or request.forms == MAX_FORMS:
             return ElicitResult(action="cancel")
         request.forms += 1
-        form = form_of(params, request.forms)
+        form = to_form(params, request.forms)
         if form is None:
             self._notes.append(Sentence(FORM_UNREADABLE, name=self.server.name))
             return ElicitResult(action="cancel")
-        return result_of(form, await request.asker(form))
+        return to_result(form, await request.asker(form))
 
     def _refusal(self, error: Exception) -> ServerFailed | None:
         """Return the failure for an error with which the server has answered. None for other errors."""
-        if not isinstance(error, MCPError) or error.message == CLOSED:
+        if not isinstance(error, MCPError) or error.message == CONNECTION_CLOSED:
             return None
-        failure = mcp_failures.failed(self.server, self.exchange, error, clean(error.message))
+        failure = mcp_failures.to_failure(self.server, self.exchange, error, clean(error.message))
         return failure if failure.code == "tool_server_error" else None
 
 
@@ -334,7 +339,7 @@ class _SessionPool:
 
     def __init__(self) -> None:
         self._sessions: dict[_Key, McpSession] = {}
-        self._lost: dict[_Key, None] = {}  # sessions that ended with what their server knew; the oldest first
+        self._ended_sessions: dict[_Key, None] = {}  # sessions that ended with what their server knew; the oldest first
         self._timer: asyncio.TimerHandle | None = None
 
     def take(self, server: ToolServerConfig, scope: SessionScope, *, asks: bool) -> McpSession | None:
@@ -348,8 +353,8 @@ class _SessionPool:
         if session is None:
             if not self._make_room(scope.person):
                 return None
-            lost = key in self._lost
-            self._lost.pop(key, None)
+            lost = key in self._ended_sessions
+            self._ended_sessions.pop(key, None)
             notes = [Sentence(SESSION_LOST, name=server.name)] if lost else ()
             session = McpSession(server, notes, asks=asks)
         self._sessions[key] = session
@@ -368,13 +373,13 @@ class _SessionPool:
         sessions = [*self._sessions.values()]
         self._sessions.clear()
         for session in sessions:
-            session.cut_off()
+            session.abort()
         await asyncio.gather(*(session.wait_closed() for session in sessions))
 
     def _make_room(self, person: UUID) -> bool:
         """Close the longest unused sessions beyond the bounds. Return whether one more may be opened."""
         of_person = [key for key in self._sessions if key[0].person == person]
-        for keys, most in ((of_person, MAX_OF_PERSON), ([*self._sessions], MAX_COUNT)):
+        for keys, most in ((of_person, MAX_SESSIONS_OF_PERSON), ([*self._sessions], MAX_SESSIONS)):
             if len(keys) < most:
                 continue
             unused = next((key for key in keys if key in self._sessions and not self._sessions[key].busy), None)
@@ -387,19 +392,19 @@ class _SessionPool:
         """Close sessions that are idle or old, and forget those that have ended. Look again while there are any."""
         now = asyncio.get_running_loop().time()
         for key, session in [*self._sessions.items()]:
-            over = session.ended or now - session.used > IDLE or now - session.opened > OLDEST
-            if session.ended or (over and not session.busy):
+            is_over = session.ended or now - session.used > IDLE_SECONDS or now - session.opened > MAX_AGE_SECONDS
+            if session.ended or (is_over and not session.busy):
                 self._end(key)
         if self._timer is not None:
             self._timer.cancel()
-        self._timer = asyncio.get_running_loop().call_later(SWEEP_EVERY, self._sweep) if self._sessions else None
+        self._timer = asyncio.get_running_loop().call_later(SWEEP_SECONDS, self._sweep) if self._sessions else None
 
     def _end(self, key: _Key) -> None:
         session = self._sessions.pop(key)
         if session.stateful:
-            self._lost[key] = None
-            while len(self._lost) > MAX_LOST:
-                del self._lost[next(iter(self._lost))]
+            self._ended_sessions[key] = None
+            while len(self._ended_sessions) > MAX_REMEMBERED_SESSIONS:
+                del self._ended_sessions[next(iter(self._ended_sessions))]
         session.close()
 
 

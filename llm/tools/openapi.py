@@ -1,10 +1,10 @@
 """Read OpenAPI documents (3.0 to 3.2), and turn their operations into tools.
 
-1. `read_document` parses JSON or YAML within bounds, and checks that it is an OpenAPI document. `read_whole` does both
-   this and the next step.
-2. `operations_of` describes each operation: its arguments, where each of them goes in a request, and what is wrong with
-   an operation that cannot be a tool. One bad operation does not affect the others.
-3. `_Schemas` copies the schemas that an operation refers to into the schema of its arguments, within bounds.
+1. `read_document` parses JSON or YAML within bounds, and checks that it is an OpenAPI document. `read_with_operations`
+   does both this and the next step.
+2. `list_operations` describes each operation: its arguments, where each of them goes in a request, and what is wrong
+   with an operation that cannot be a tool. One bad operation does not affect the others.
+3. `_SchemaCopies` copies the schemas that an operation refers to into the schema of its arguments, within bounds.
    `llm.tools.mcp_schemas` then repairs the result like the schema of any tool.
 
 It knows no network. `llm.tools.openapi_calls` sends the requests.
@@ -25,18 +25,18 @@ from core.net.url_safety import is_http
 from core.sentences import Sentence
 from core.sound import replace_unstorable
 from core.text import clean
-from llm.tools.mcp_schemas import BadSchema, repaired
+from llm.tools.mcp_schemas import BadSchema, repair_schema
 
 MAX_DOCUMENT = 16_000_000  # bytes; the largest well-known documents have 12 MB
 MAX_YAML = 4_000_000  # bytes; YAML takes about ten times as long as JSON to read
 MAX_VALUES = 2_000_000  # values of a document, those behind YAML aliases counted at each place
 MAX_LEVELS = 200  # of nesting
 MAX_OPERATIONS = 3_000
-MAX_OFFERED = 300  # operations of one server that are tools
+MAX_TOOLS_OF_SERVER = 300  # operations of one server that are tools
 MAX_ARGUMENTS = 100  # of one operation
 MAX_REFERENCES = 300  # schemas that one operation refers to
 MAX_SCHEMAS = 5_000  # schemas in the arguments of one operation, nested ones included
-MAX_FOLLOWED = 20  # references that lead to another one
+MAX_CHAIN = 20  # references that lead to another one
 MAX_SUMMARY = 300  # characters
 
 METHODS = ("get", "head", "post", "put", "patch", "delete")
@@ -71,11 +71,11 @@ _JSON_TYPE = re.compile(r"application/(?:[a-z0-9.+-]{0,80}\+)?json")
 _VERSION = re.compile(r"3\.[012](?:\.|\Z)")
 _PATH_ARGUMENT = re.compile(r"\{([^{}/]{1,200})\}")
 # Keywords of OpenAPI that are none of JSON Schema, and examples, which take much room.
-_NO_KEYWORDS = frozenset({"xml", "discriminator", "externalDocs", "example", "examples"})
+_REMOVED_KEYWORDS = frozenset({"xml", "discriminator", "externalDocs", "example", "examples"})
 # Keywords whose values have schemas in them.
-_BY_NAME = frozenset({"properties", "patternProperties", "dependentSchemas", "$defs", "definitions"})
-_IN_LISTS = frozenset({"allOf", "anyOf", "oneOf", "prefixItems"})
-_ONE = frozenset(
+_SCHEMAS_BY_NAME = frozenset({"properties", "patternProperties", "dependentSchemas", "$defs", "definitions"})
+_SCHEMA_LISTS = frozenset({"allOf", "anyOf", "oneOf", "prefixItems"})
+_SINGLE_SCHEMAS = frozenset(
     {
         *("items", "additionalProperties", "not", "if", "then", "else", "contains", "propertyNames"),
         *("unevaluatedItems", "unevaluatedProperties"),
@@ -140,7 +140,7 @@ class Operation:
     def safe(self) -> bool:
         return self.method in SAFE_METHODS
 
-    def stored(self, *, asks: bool) -> StoredOperation:
+    def to_json(self, *, asks: bool) -> StoredOperation:
         """Return what a call needs. `asks`: a person must allow each call."""
         return {
             "method": self.method,
@@ -150,7 +150,7 @@ class Operation:
             "asks": asks,
         }
 
-    def line(self) -> OperationLine:
+    def to_line(self) -> OperationLine:
         """Return the operation for the list of those to choose from."""
         problem = self.problem.dump() if self.problem is not None else ""
         return {"key": self.key, "summary": self.summary, "safe": self.safe, "problem": problem}
@@ -200,11 +200,11 @@ _YamlLoader.yaml_implicit_resolvers = {
 }
 
 
-def read_whole(content: bytes, address: str = "") -> ReadDocument:
+def read_with_operations(content: bytes, address: str = "") -> ReadDocument:
     """Return a document with its operations. Raises `DocumentRefused`."""
     document = read_document(content)
-    operations = operations_of(document)
-    return ReadDocument(document, title_of(document), server_address(document, address), operations, address)
+    operations = list_operations(document)
+    return ReadDocument(document, read_title(document), server_address(document, address), operations, address)
 
 
 def read_document(content: bytes) -> JsonObject:
@@ -219,7 +219,7 @@ def read_document(content: bytes) -> JsonObject:
                 most=MAX_DOCUMENT // 1_000_000,
             )
         )
-    document = _plain(_parsed(content))
+    document = _copy_within_bounds(_parse(content))
     if not isinstance(document, dict):
         raise DocumentRefused(
             Sentence("This is not an OpenAPI document: it is no object. Give the JSON or YAML that describes the API.")
@@ -247,7 +247,7 @@ def read_document(content: bytes) -> JsonObject:
     return cast("JsonObject", replace_unstorable(document))
 
 
-def _parsed(content: bytes) -> Any:
+def _parse(content: bytes) -> Any:
     try:
         text = content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -255,7 +255,7 @@ def _parsed(content: bytes) -> Any:
     try:
         return json.loads(text)
     except RecursionError as error:
-        raise _too_deep() from error
+        raise _too_deep_error() from error
     except ValueError:
         pass  # it may be YAML
     if text.lstrip()[:1] == "<":
@@ -272,7 +272,7 @@ def _parsed(content: bytes) -> Any:
     try:
         return yaml.load(text, Loader=_YamlLoader)  # noqa: S506 - a subclass of the safe loader
     except RecursionError as error:
-        raise _too_deep() from error
+        raise _too_deep_error() from error
     except (yaml.YAMLError, ValueError) as error:
         mark = getattr(error, "problem_mark", None)
         raise DocumentRefused(
@@ -283,13 +283,13 @@ def _parsed(content: bytes) -> Any:
         ) from error
 
 
-def _too_deep() -> DocumentRefused:
+def _too_deep_error() -> DocumentRefused:
     return DocumentRefused(
         Sentence("The document is nested deeper than {most} levels. Give a simpler one.", most=MAX_LEVELS)
     )
 
 
-def _plain(document: Any) -> Any:
+def _copy_within_bounds(document: Any) -> Any:
     """Return the document with text as names. Raises `DocumentRefused` for one that is too deep or too large.
 
     Values behind YAML aliases are copied, so a small document with many of them is too large.
@@ -304,7 +304,7 @@ def _plain(document: Any) -> Any:
                 Sentence("The document has more than {most} values. Split it into several.", most=MAX_VALUES)
             )
         if level > MAX_LEVELS:
-            raise _too_deep()
+            raise _too_deep_error()
         if isinstance(value, dict):
             return {str(name): copy(each, level + 1) for name, each in value.items()}
         if isinstance(value, list):
@@ -314,7 +314,7 @@ def _plain(document: Any) -> Any:
     return copy(document, 0)
 
 
-def title_of(document: Mapping[str, Any]) -> str:
+def read_title(document: Mapping[str, Any]) -> str:
     """Return the title and the version of the API."""
     about = document.get("info")
     info = about if isinstance(about, Mapping) else {}
@@ -336,20 +336,20 @@ def server_address(document: Mapping[str, Any], address: str = "") -> str:
         default = variable.get("default") if isinstance(variable, Mapping) else None
         url = url.replace(f"{{{name}}}", str(default) if default is not None else "")
     try:
-        whole = urljoin(address, url) if address else url
+        absolute_url = urljoin(address, url) if address else url
     except ValueError:
         return ""
-    return whole.rstrip("/") if is_http(whole) else ""
+    return absolute_url.rstrip("/") if is_http(absolute_url) else ""
 
 
-def operations_of(document: Mapping[str, Any]) -> list[Operation]:
+def list_operations(document: Mapping[str, Any]) -> list[Operation]:
     """Return the operations of a document in their order, at most `MAX_OPERATIONS`. Raises `DocumentRefused`."""
     operations: list[Operation] = []
     names: set[str] = set()
     for path, item in document["paths"].items():
         if not path.startswith("/"):
             continue
-        for method, operation in _methods(document, item):
+        for method, operation in _iterate_methods(document, item):
             if len(operations) == MAX_OPERATIONS:
                 raise DocumentRefused(
                     Sentence(
@@ -357,15 +357,15 @@ def operations_of(document: Mapping[str, Any]) -> list[Operation]:
                         most=MAX_OPERATIONS,
                     )
                 )
-            operations.append(_operation(document, path, item, method, operation, names))
+            operations.append(_read_operation(document, path, item, method, operation, names))
     if not operations:
         raise DocumentRefused(Sentence("The document describes no operations. Give one that describes requests."))
     return operations
 
 
-def _methods(document: Mapping[str, Any], item: Any) -> Iterator[tuple[str, Mapping[str, Any]]]:
+def _iterate_methods(document: Mapping[str, Any], item: Any) -> Iterator[tuple[str, Mapping[str, Any]]]:
     try:
-        resolved = _followed(document, item)
+        resolved = _follow_references(document, item)
     except _BadOperation as error:
         raise DocumentRefused(error.sentence) from error
     for method in METHODS:
@@ -374,21 +374,21 @@ def _methods(document: Mapping[str, Any], item: Any) -> Iterator[tuple[str, Mapp
             yield method, operation
 
 
-def _operation(
+def _read_operation(
     document: Mapping[str, Any], path: str, item: Any, method: str, operation: Mapping[str, Any], names: set[str]
 ) -> Operation:
     key = f"{method.upper()} {path}"
-    texts = list(dict.fromkeys(filter(None, (_text(operation, name) for name in ("summary", "description")))))
+    texts = list(dict.fromkeys(filter(None, (_text_member(operation, name) for name in ("summary", "description")))))
     about = Operation(
         key=clean(key)[:500],
-        name=_unique(_text(operation, "operationId") or f"{method}_{path.strip('/') or 'root'}", names),
+        name=_unique_name(_text_member(operation, "operationId") or f"{method}_{path.strip('/') or 'root'}", names),
         summary=" ".join("".join(texts[:1]).split())[:MAX_SUMMARY],
         description="\n\n".join(texts) or key,
         method=method,
         path=path,
     )
     try:
-        return _with_arguments(about, document, _followed(document, item), operation)
+        return _with_arguments(about, document, _follow_references(document, item), operation)
     except (BadSchema, _BadOperation) as error:
         return _with_problem(about, error.sentence)
     except RecursionError:
@@ -399,7 +399,7 @@ def _with_problem(about: Operation, problem: Sentence) -> Operation:
     return Operation(about.key, about.name, about.summary, about.description, about.method, about.path, problem=problem)
 
 
-def _unique(name: str, names: set[str]) -> str:
+def _unique_name(name: str, names: set[str]) -> str:
     """Return a name that models can call, and that no other operation has. It is added to `names`."""
     plain = _NOT_IN_NAMES.sub("_", clean(name)).strip("_")[:100] or "operation"
     unique, number = plain, 1
@@ -419,17 +419,17 @@ def _with_arguments(
             raise _BadOperation(
                 Sentence("It has a server of its own. Only operations of the document's server are tools.")
             )
-    schemas = _Schemas(document)
+    schemas = _SchemaCopies(document)
     properties: JsonObject = {}
     required: list[str] = []
     arguments: list[OperationArgument] = []
-    for parameter in _parameters(document, item, operation):
-        argument = _argument(parameter, properties)
+    for parameter in _list_parameters(document, item, operation):
+        argument = _read_argument(parameter, properties)
         if argument is None:
             continue
         arguments.append(argument)
-        properties[argument["name"]] = _described(
-            schemas.copied(_schema_of(parameter)), _text(parameter, "description")
+        properties[argument["name"]] = _with_description(
+            schemas.copy_schema(_parameter_schema(parameter)), _text_member(parameter, "description")
         )
         required += [argument["name"]] if argument["required"] else []
         if len(arguments) > MAX_ARGUMENTS:
@@ -437,13 +437,13 @@ def _with_arguments(
     in_path = {each["parameter"] for each in arguments if each["place"] == "path"}
     if missing := [name for name in _PATH_ARGUMENT.findall(about.path) if name not in in_path]:
         raise _BadOperation(Sentence("Its path has {name}, which is no parameter.", name=f"{{{missing[0][:50]}}}"))
-    body, body_schema = _body(document, operation, properties)
+    body, body_schema = _read_body(document, operation, properties)
     if body is not None:
-        properties[body["name"]] = schemas.copied(body_schema)
+        properties[body["name"]] = schemas.copy_schema(body_schema)
         required += [body["name"]] if body["required"] else []
-    whole: JsonObject = {"type": "object", "properties": properties, "required": required}
+    schema: JsonObject = {"type": "object", "properties": properties, "required": required}
     if schemas.definitions:
-        whole["$defs"] = schemas.definitions
+        schema["$defs"] = schemas.definitions
     return Operation(
         about.key,
         about.name,
@@ -453,25 +453,25 @@ def _with_arguments(
         about.path,
         tuple(arguments),
         body,
-        repaired(whole),
+        repair_schema(schema),
     )
 
 
-def _parameters(
+def _list_parameters(
     document: Mapping[str, Any], item: Mapping[str, Any], operation: Mapping[str, Any]
 ) -> list[Mapping[str, Any]]:
     """Return the parameters of an operation. Its own replace those of its path with the same name and place."""
     parameters: dict[tuple[str, str], Mapping[str, Any]] = {}
     for listed in (item.get("parameters"), operation.get("parameters")):
         for each in listed if isinstance(listed, list) else ():
-            parameter = _followed(document, each)
+            parameter = _follow_references(document, each)
             if not isinstance(parameter, Mapping):
                 raise _BadOperation(Sentence("One of its parameters is not described."))
             parameters[(str(parameter.get("name")), str(parameter.get("in")))] = parameter
     return list(parameters.values())
 
 
-def _argument(parameter: Mapping[str, Any], others: Mapping[str, Any]) -> OperationArgument | None:
+def _read_argument(parameter: Mapping[str, Any], others: Mapping[str, Any]) -> OperationArgument | None:
     """Return the argument for a parameter. None if it is left out: optional, and of a kind that is not sent."""
     name = parameter.get("name")
     where = parameter.get("in")
@@ -517,7 +517,7 @@ def _argument_name(name: str, place: str, others: Mapping[str, Any]) -> str:
     return next(each for each in candidates if each not in others)
 
 
-def _schema_of(parameter: Mapping[str, Any]) -> Any:
+def _parameter_schema(parameter: Mapping[str, Any]) -> Any:
     content = parameter.get("content")
     if isinstance(content, Mapping) and content:
         media = next(iter(content.values()))
@@ -525,16 +525,16 @@ def _schema_of(parameter: Mapping[str, Any]) -> Any:
     return parameter.get("schema", {})
 
 
-def _body(
+def _read_body(
     document: Mapping[str, Any], operation: Mapping[str, Any], others: Mapping[str, Any]
 ) -> tuple[OperationBody | None, Any]:
     """Return the argument for the body, and its schema; None for an operation without a body."""
-    body = _followed(document, operation.get("requestBody"))
+    body = _follow_references(document, operation.get("requestBody"))
     content = body.get("content") if isinstance(body, Mapping) else None
     if not isinstance(content, Mapping) or not content:
         return None, {}
     required = body.get("required") is True
-    media_type = _media_type(content)
+    media_type = _choose_media_type(content)
     if media_type is None:
         if required:
             kinds = ", ".join(str(each) for each in content)[:200]
@@ -546,7 +546,7 @@ def _body(
     return {"name": name, "media_type": media_type, "required": required}, schema
 
 
-def _media_type(content: Mapping[str, Any]) -> str | None:
+def _choose_media_type(content: Mapping[str, Any]) -> str | None:
     """Return the media type in which a model can write the body best."""
     for fits in (_is_json, _is_form, _is_text):
         for media_type in content:
@@ -572,67 +572,69 @@ def is_json_type(media_type: str) -> bool:
     return _is_json(media_type.partition(";")[0].strip().lower())
 
 
-def _described(schema: Any, description: str) -> Any:
+def _with_description(schema: Any, description: str) -> Any:
     """Return a schema with the description of its parameter, unless it has one of its own."""
     if not description or not isinstance(schema, dict) or schema.get("description"):
         return schema
     return {**schema, "description": description}
 
 
-class _Schemas:
+class _SchemaCopies:
     """Copies the schemas of one operation. `definitions`: those that it refers to, by a name for each."""
 
     def __init__(self, document: Mapping[str, Any]) -> None:
         self._document = document
         self._names: dict[str, str] = {}
         self._pending: list[str] = []
-        self._copied = 0
+        self._count = 0
         self.definitions: JsonObject = {}
 
-    def copied(self, schema: Any) -> Any:
+    def copy_schema(self, schema: Any) -> Any:
         """Return the schema as JSON Schema, with references into `definitions`. Raises `_BadOperation`."""
-        result = self._schema(schema)
+        result = self._copy_one(schema)
         while self._pending:
             reference = self._pending.pop()
-            self.definitions[self._names[reference]] = self._schema(_target(self._document, reference))
+            self.definitions[self._names[reference]] = self._copy_one(_resolve(self._document, reference))
         return result
 
-    def _schema(self, schema: Any) -> Any:
+    def _copy_one(self, schema: Any) -> Any:
         """Return a copy of one schema. What OpenAPI 3.0 writes otherwise than JSON Schema is translated."""
-        self._copied += 1
-        if self._copied > MAX_SCHEMAS:
+        self._count += 1
+        if self._count > MAX_SCHEMAS:
             raise _BadOperation(Sentence("Its arguments have more than {most} schemas.", most=MAX_SCHEMAS))
         if not isinstance(schema, Mapping):
             return schema if isinstance(schema, bool) else {}
         reference = schema.get("$ref")
         if isinstance(reference, str):
-            description = _text(schema, "description")
-            return {"$ref": self._reference(reference), **({"description": description} if description else {})}
-        return _as_json_schema({name: self._keyword(name, value) for name, value in schema.items() if _is_kept(name)})
+            description = _text_member(schema, "description")
+            return {"$ref": self._refer_to_copy(reference), **({"description": description} if description else {})}
+        return _to_json_schema(
+            {name: self._copy_keyword(name, value) for name, value in schema.items() if _is_copied_keyword(name)}
+        )
 
-    def _keyword(self, name: str, value: Any) -> Any:
-        if name in _BY_NAME and isinstance(value, Mapping):
-            return {each: self._schema(schema) for each, schema in value.items() if not _is_read_only(schema)}
-        if name in _IN_LISTS and isinstance(value, list):
-            return [self._schema(each) for each in value]
-        return self._schema(value) if name in _ONE and isinstance(value, Mapping) else value
+    def _copy_keyword(self, name: str, value: Any) -> Any:
+        if name in _SCHEMAS_BY_NAME and isinstance(value, Mapping):
+            return {each: self._copy_one(schema) for each, schema in value.items() if not _is_read_only(schema)}
+        if name in _SCHEMA_LISTS and isinstance(value, list):
+            return [self._copy_one(each) for each in value]
+        return self._copy_one(value) if name in _SINGLE_SCHEMAS and isinstance(value, Mapping) else value
 
-    def _reference(self, reference: str) -> str:
+    def _refer_to_copy(self, reference: str) -> str:
         """Return the reference to the copy of a schema, which is made if it is new."""
         _require_local(reference)
         if reference not in self._names:
             if len(self._names) == MAX_REFERENCES:
                 raise _BadOperation(Sentence("It refers to more than {most} schemas.", most=MAX_REFERENCES))
-            self._names[reference] = _unique(reference.rpartition("/")[2] or "root", set(self._names.values()))
+            self._names[reference] = _unique_name(reference.rpartition("/")[2] or "root", set(self._names.values()))
             self._pending.append(reference)
         return f"#/$defs/{self._names[reference]}"
 
 
-def _is_kept(keyword: str) -> bool:
-    return keyword not in _NO_KEYWORDS and not keyword.startswith("x-")
+def _is_copied_keyword(keyword: str) -> bool:
+    return keyword not in _REMOVED_KEYWORDS and not keyword.startswith("x-")
 
 
-def _as_json_schema(schema: JsonObject) -> JsonObject:
+def _to_json_schema(schema: JsonObject) -> JsonObject:
     """Change a schema of OpenAPI, whose inner schemas are copies already, into JSON Schema. Return it."""
     required = schema.get("required")
     properties = schema.get("properties")
@@ -662,18 +664,18 @@ def _require_local(reference: str) -> None:
         )
 
 
-def _followed(document: Mapping[str, Any], value: Any) -> Any:
+def _follow_references(document: Mapping[str, Any], value: Any) -> Any:
     """Return the target of a value that may be a reference. Raises `_BadOperation` for one outside the document."""
-    for _ in range(MAX_FOLLOWED):
+    for _ in range(MAX_CHAIN):
         reference = value.get("$ref") if isinstance(value, Mapping) else None
         if not isinstance(reference, str):
             return value
         _require_local(reference)
-        value = _target(document, reference)
+        value = _resolve(document, reference)
     raise _BadOperation(Sentence("Its references lead in a circle."))
 
 
-def _target(document: Mapping[str, Any], reference: str) -> Any:
+def _resolve(document: Mapping[str, Any], reference: str) -> Any:
     """Return the target of a reference within the document, None if it is missing."""
     place: Any = document
     for step in filter(None, reference[1:].split("/")):
@@ -687,6 +689,6 @@ def _target(document: Mapping[str, Any], reference: str) -> Any:
     return place
 
 
-def _text(value: Mapping[str, Any], name: str) -> str:
+def _text_member(value: Mapping[str, Any], name: str) -> str:
     text = value.get(name)
     return clean(text).strip() if isinstance(text, str) else ""

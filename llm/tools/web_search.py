@@ -30,7 +30,7 @@ MAX_RESULTS = 20
 RESULTS_PER_QUERY = 10
 NO_RESULTS = "Nothing was found. Try other words."
 ONE_DENIED = "One result is of a host that this workspace denies; it was left out."
-DENIED = "{count} results are of hosts that this workspace denies; they were left out."
+SEVERAL_DENIED = "{count} results are of hosts that this workspace denies; they were left out."
 NO_LISTS = HostLists()
 _MAX_BYTES = 2_000_000
 # In characters.
@@ -91,22 +91,22 @@ class SearchService:
         # Redirects are not followed: only this address may get the key.
         async with client.stream("GET", self._url, params=self._parameters(query), headers=self._headers) as response:
             if not response.is_success:
-                raise FetchRefused(_sentence_for(response.status_code, self.kind))
+                raise FetchRefused(_status_sentence(response.status_code, self.kind))
             body, cut = await read_body(response, _MAX_BYTES)
         try:
             answer = None if cut else json.loads(body)
         except (ValueError, RecursionError):
             answer = None
-        return _results(answer, self.kind)
+        return _parse_results(answer, self.kind)
 
     async def _ask_duckduckgo(self, query: str) -> list["WebResult"]:
         """Return the results of DuckDuckGo. The package blocks, and ends with its own time-out in its thread."""
         try:
             async with asyncio.timeout(self.timeout):
-                entries = await asyncio.to_thread(_duckduckgo, self._url, query, int(self.timeout))
+                entries = await asyncio.to_thread(_search_duckduckgo, self._url, query, int(self.timeout))
         except TimeoutError as error:
             raise FetchRefused(f"The search service gave no answer within {self.timeout:g} seconds.") from error
-        results = [_result(entry, self.kind) for entry in entries if _url(entry["url"])]
+        results = [_parse_result(entry, self.kind) for entry in entries if _valid_url(entry["url"])]
         return results[:RESULTS_PER_QUERY]
 
     @property
@@ -159,12 +159,12 @@ class WebSearchTool:
         self.timeout = service.timeout + 1  # so that each query can report its own time-out
 
     def label(self, arguments: Mapping[str, Any]) -> Sentence:
-        queries = _queries_of(arguments)
+        queries = _parse_queries(arguments)
         more = Sentence(" and {queries} more", queries=len(queries) - 1) if len(queries) > 1 else Sentence("")
         return Sentence("Searching the web for “{queries}”{more}", queries=queries[0][:100], more=more)
 
     async def run(self, arguments: Mapping[str, Any]) -> ToolOutput:
-        queries = _queries_of(arguments)
+        queries = _parse_queries(arguments)
         outcomes = await asyncio.gather(*(self._search(query) for query in queries))
         lists = [outcome for outcome in outcomes if isinstance(outcome, list)]
         failures = [
@@ -174,19 +174,19 @@ class WebSearchTool:
         ]
         if not lists:
             return ToolOutput("\n".join(failures), error=True)
-        allowed = [[result for result in results if not self._denies(result)] for results in lists]
-        denied = len({_page_of(result) for results in lists for result in results if self._denies(result)})
+        allowed = [[result for result in results if not self._is_denied(result)] for results in lists]
+        denied = len({_page_url(result) for results in lists for result in results if self._is_denied(result)})
         documents = [
             {"id": result.url, "title": result.title, "metadata": result.url, "text": result.snippet}
-            for result in interleaved(allowed)
+            for result in interleave(allowed)
         ]
-        notes = [*failures, *([DENIED.format(count=denied) if denied > 1 else ONE_DENIED] if denied else [])]
+        notes = [*failures, *([SEVERAL_DENIED.format(count=denied) if denied > 1 else ONE_DENIED] if denied else [])]
         if not documents:
             notes.append("Nothing else was found. Try other words." if denied else NO_RESULTS)
         texts = [f"{document['title']}\n{document['metadata']}\n{document['text']}" for document in documents]
         return ToolOutput("\n\n".join([*texts, *notes]), {"documents": documents, "notes": notes, "denied": denied})
 
-    def _denies(self, result: WebResult) -> bool:
+    def _is_denied(self, result: WebResult) -> bool:
         return self._hosts.listing_of(host_of(result.url)) is HostListing.DENIED
 
     async def _search(self, query: str) -> list[WebResult] | FetchRefused:
@@ -196,7 +196,7 @@ class WebSearchTool:
             return refusal
 
 
-def interleaved(lists: Sequence[Sequence[WebResult]]) -> list[WebResult]:
+def interleave(lists: Sequence[Sequence[WebResult]]) -> list[WebResult]:
     """Merge the lists: the first results of all lists, then the second results, and so on.
 
     URLs that differ only in the fragment count as one result.
@@ -205,15 +205,15 @@ def interleaved(lists: Sequence[Sequence[WebResult]]) -> list[WebResult]:
     for rank in zip_longest(*lists):
         for result in rank:
             if result is not None:
-                best.setdefault(_page_of(result), result)
+                best.setdefault(_page_url(result), result)
     return list(best.values())[:MAX_RESULTS]
 
 
-def _page_of(result: WebResult) -> str:
+def _page_url(result: WebResult) -> str:
     return result.url.partition("#")[0]
 
 
-def _queries_of(arguments: Mapping[str, Any]) -> list[str]:
+def _parse_queries(arguments: Mapping[str, Any]) -> list[str]:
     queries = arguments.get("queries")
     if not isinstance(queries, list) or not 1 <= len(queries) <= MAX_QUERIES:
         raise BadArguments(f'Call it with {{"queries": ["…"]}}, one to {MAX_QUERIES} of them.')
@@ -223,7 +223,7 @@ def _queries_of(arguments: Mapping[str, Any]) -> list[str]:
     return list(dict.fromkeys(texts))
 
 
-def _duckduckgo(url: str, query: str, timeout: int) -> list[dict[str, str]]:
+def _search_duckduckgo(url: str, query: str, timeout: int) -> list[dict[str, str]]:
     """Return the entries of DuckDuckGo's page for a query, as those of SearXNG. Blocks. Raises `FetchRefused`."""
     # Imported here: the package starts threads, which a process that forks others must not have.
     from ddgs.engines.duckduckgo import Duckduckgo  # noqa: PLC0415
@@ -239,10 +239,10 @@ def _duckduckgo(url: str, query: str, timeout: int) -> list[dict[str, str]]:
         raise FetchRefused("DuckDuckGo cannot be reached. Go on without, or try again later.") from error
     if results is None:  # another status than 200: DuckDuckGo answers 202 where it takes one for a robot
         raise FetchRefused("DuckDuckGo refuses further queries for now. Send fewer, or go on without.")
-    return [{"url": _target(each.href), "title": each.title, "content": each.body} for each in results]
+    return [{"url": _link_target(each.href), "title": each.title, "content": each.body} for each in results]
 
 
-def _target(url: str) -> str:
+def _link_target(url: str) -> str:
     """Return the address that a link of DuckDuckGo leads to. Some of its pages link by an address of its own."""
     address = urlsplit(url)
     if (address.hostname or "").endswith("duckduckgo.com") and address.path == "/l/":
@@ -250,7 +250,7 @@ def _target(url: str) -> str:
     return url
 
 
-def _sentence_for(status: int, kind: str) -> str:
+def _status_sentence(status: int, kind: str) -> str:
     if status == 429:
         return "The search service is asked too often. Send fewer queries, or go on without."
     if status in (401, 403) and kind == "searxng":
@@ -260,7 +260,7 @@ def _sentence_for(status: int, kind: str) -> str:
     return f"The search service failed with status {status}. Go on without, or try again later."
 
 
-def _results(answer: Any, kind: str) -> list[WebResult]:
+def _parse_results(answer: Any, kind: str) -> list[WebResult]:
     """Return the results in the answer of a search service."""
     if kind == "brave" and isinstance(answer, dict):
         answer = answer.get("web") or {"results": []}  # Brave leaves `web` out if there are no results
@@ -269,24 +269,26 @@ def _results(answer: Any, kind: str) -> list[WebResult]:
         raise FetchRefused(
             "The search service gave an answer that is not its protocol. An administrator must check it."
         )
-    results = [_result(entry, kind) for entry in entries if isinstance(entry, dict) and _url(entry.get("url"))]
+    results = [
+        _parse_result(entry, kind) for entry in entries if isinstance(entry, dict) and _valid_url(entry.get("url"))
+    ]
     return results[:RESULTS_PER_QUERY]
 
 
-def _result(entry: Mapping[str, Any], kind: str) -> WebResult:
-    url = _url(entry["url"])
-    title = _line(entry.get("title"))
-    excerpt = _line(entry.get("description" if kind == "brave" else "content"))
+def _parse_result(entry: Mapping[str, Any], kind: str) -> WebResult:
+    url = _valid_url(entry["url"])
+    title = _to_line(entry.get("title"))
+    excerpt = _to_line(entry.get("description" if kind == "brave" else "content"))
     if kind == "brave":  # Brave escapes HTML in its texts, SearXNG does not
         title = unescape(title)
         excerpt = unescape(excerpt)
     return WebResult(url, title[:_MAX_TITLE] or url, excerpt[:_MAX_SNIPPET])
 
 
-def _url(value: Any) -> str:
+def _valid_url(value: Any) -> str:
     url = clean(value.strip()) if isinstance(value, str) else ""
     return url if url.startswith(("http://", "https://")) and len(url) <= _MAX_URL else ""
 
 
-def _line(value: Any) -> str:
+def _to_line(value: Any) -> str:
     return " ".join(clean(value).split()) if isinstance(value, str) else ""

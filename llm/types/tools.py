@@ -36,23 +36,23 @@ class ToolOutput:
 
     * `arguments`: the arguments that the tool used, if they differ from the model's, as with expanded queries. The
       history stores them instead of the model's.
-    * `whole`: the full text, in which a model may continue reading if `text` is shortened; empty if the model can call
-      the tool again instead.
+    * `full_text`: the full text, in which a model may continue reading if `text` is shortened; empty if the model can
+      call the tool again instead.
     * `partial`: the tool read only the beginning of a longer source.
     * `result`: the sizes and the storage id, if `text` was shortened.
     * `notes`: sentences for people, which go into the report.
-    * `returned`: files that the tool returned. The caller stores them, and sets `files`.
+    * `tool_files`: files that the tool returned. The caller stores them, and sets `files`.
     """
 
     text: str
     data: Mapping[str, Any] = field(default_factory=dict)
     error: bool = False
     arguments: Mapping[str, Any] | None = None
-    whole: str = ""
+    full_text: str = ""
     partial: bool = False
     result: StoredResult | None = None
     notes: tuple[Sentence, ...] = ()
-    returned: tuple[ToolFile, ...] = ()
+    tool_files: tuple[ToolFile, ...] = ()
     files: tuple[ResultFile, ...] = ()
 
 

@@ -15,7 +15,7 @@ from core.crypto import decrypt
 from core.errors import ProductError
 from llm.models import ToolServer, WebAccess, WebSearch
 from llm.tools.servers import ToolServerConfig
-from llm.tools.services import store_tool_server, store_web_search, tool_servers, use_web_search, web_search_tool
+from llm.tools.services import set_web_search_active, store_tool_server, store_web_search, tool_servers, web_search_tool
 from llm.types.tools import run_tool
 from tests.llm.misbehaving_server import Misbehaving, tool
 from tests.llm.oauth_server import serving
@@ -150,7 +150,7 @@ def test_only_staff_change_what_is_searched_with(client: Client, web_search: Web
     with pytest.raises(ProductError, match="staff_only"):
         store_web_search(user=person, web_search=web_search, api_key="x")
     with pytest.raises(ProductError, match="staff_only"):
-        use_web_search(user=person, web_search=web_search, active=True)
+        set_web_search_active(user=person, web_search=web_search, active=True)
     client.force_login(person)
     assert client.get(change_url(web_search)).status_code == 302
     assert client.post(dialog_url(web_search, "use"), {"_form_submitted": "on"}).status_code == 302
