@@ -56,7 +56,7 @@ MAX_NAMES = 100  # tool names in one message
 
 
 class KeyedAdmin(RowAdmin):
-    """Base for rows with a write-only key. `general`: the fields that are not secret."""
+    """Base of pages of rows with a write-only key. `general`: the fields that are not secret."""
 
     general: tuple[str, ...] = ()
     readonly_fields: ClassVar[Any] = ("key_state",)
@@ -65,7 +65,7 @@ class KeyedAdmin(RowAdmin):
     def get_fieldsets(self, request: HttpRequest, obj: Any = None) -> Any:
         """Return the general fields and the fields of the key.
 
-        Without the right to change, only show whether a key is stored. With it, offer to remove a stored key.
+        Users who may not change the row see only whether a key is stored. Others can also remove a stored key.
         """
         # A new row has no values to show before it is stored.
         general = (None, {"fields": [name for name in self.general if obj or name not in self.readonly_fields]})
@@ -113,11 +113,14 @@ class ProviderAdmin(KeyedAdmin):
         return self._redirect_to_empty_provider(request, obj) or super().response_change(request, obj)
 
     def _redirect_to_empty_provider(self, request: HttpRequest, provider: Provider) -> HttpResponse | None:
-        """Redirect to the page of a provider without models, since that page has the button that finds models."""
+        """Redirect to the page of a provider without models, which has the button to find models.
+
+        None if it has models.
+        """
         if provider.models.exists() or not self.has_change_permission(request, provider):
             return None
         sentence = Sentence(
-            "“{provider}” is saved, and has no models yet. Test the connection to choose from what it offers.",
+            "“{provider}” is saved, and has no models yet. Test the connection to choose from its models.",
             provider=str(provider),
         )
         self.message_user(request, sentence, messages.WARNING)
@@ -159,7 +162,7 @@ class ProviderAdmin(KeyedAdmin):
 
     @button("Test connection", icon="network_check")
     def test(self, request: HttpRequest, object_id: str) -> HttpResponse:
-        """Show the models that the endpoint offers with their facts, and add the chosen ones."""
+        """Show the models that the provider offers, with their facts. A POST adds the chosen ones."""
         provider = self.row(request, object_id)
         if request.method == "POST":
             return self._add_models(request, provider)
@@ -196,10 +199,10 @@ class ProviderAdmin(KeyedAdmin):
         if not (names or read):
             self.message_user(
                 request,
-                Sentence("No model was chosen, and no facts about the added models were reported."),
+                Sentence("No model was chosen, and the provider reported no facts about the added models."),
             )
         for model in read:
-            words = describe_values(services.known_values(model)) or _("nothing that was understood")
+            words = describe_values(services.known_values(model)) or _("no facts that Glasshouse can read")
             self.message_user(request, f"{model}: {words}.")  # all its parts are already translated
         return HttpResponseRedirect(reverse("admin:llm_provider_change", args=[provider.pk]))
 
@@ -208,8 +211,8 @@ class ProviderAdmin(KeyedAdmin):
 class TestedModel:
     """A model on the page of a connection test.
 
-    `row`: its row, if it is added. `reported`: the provider reported facts. `words`: its known values. `differing`:
-    different values that an admin has set.
+    `row`: its row, or None if it is not added. `reported`: the provider reported facts. `words`: its known values.
+    `differing`: other values that an admin has set. `can_chat`: it is for conversations.
     """
 
     name: str
@@ -270,17 +273,17 @@ def render_suggestion(model: Model) -> str:
     return render_to_string("admin/llm/model/suggestion.html", context)
 
 
-DEVIATION_TEXTS = {  # sentences about learnt deviations, see `llm.services.learn_fact`
+DEVIATION_TEXTS = {  # sentences about learnt deviations, by the field; see `llm.services.learn_fact`
     "whole_answers": gettext_lazy("It refused to stream on %(day)s."),
     "untagged_reasoning": gettext_lazy("Its reasoning came without an opening tag on %(day)s."),
-    "own_effort": gettext_lazy("It refused the least effort of reasoning on %(day)s, and took this one."),
+    "own_effort": gettext_lazy("It refused the least effort of reasoning on %(day)s, and accepted this one."),
 }
 DISPLAY_FIELDS = ("display_name", "description", "icon", "colour", "order", "hidden")
 LIMITS_IN_FORCE = ("window_in_force", "images_in_force")
 USAGE_FIELDS = ("is_default", "token_counting", "read_shares", "measured_ratio", "ratio_samples")
-# Columns of the list, by the field without which no row has them: a list without them fits its page.
+# Columns of the list that are left out if no row has a value for this field. Then the list fits its page.
 OPTIONAL_COLUMNS = {"retirement": "retires_on", "fallback": "fallback"}
-SOURCE_LABELS = {  # words for windows that are not learnt, see `llm.learning.window_source`
+SOURCE_LABELS = {  # labels for windows that are not learnt, by `llm.learning.window_source`
     "typed": gettext_lazy("typed"),
     "server": gettext_lazy("served"),
     "known": gettext_lazy("known"),
@@ -289,13 +292,13 @@ SOURCE_LABELS = {  # words for windows that are not learnt, see `llm.learning.wi
 SCRIPT_LABELS: dict[Script, Any] = {
     "latin": gettext_lazy("Latin"),
     "cjk": gettext_lazy("Chinese, Japanese and Korean"),
-    "other": gettext_lazy("other scripts, digits and signs"),
+    "other": gettext_lazy("other scripts, digits and symbols"),
 }
 
 
 @admin.register(Model)
 class ModelRowAdmin(RowAdmin):
-    empty_words = "No models yet. Add a provider first, then take its models over."
+    empty_words = "No models yet. Add a provider first, then choose its models."
     kind = "model"
     form = ModelForm
     list_display = ("name", "is_default", "provider", "window", "abilities", "prices", "enabled", *OPTIONAL_COLUMNS)
@@ -308,20 +311,20 @@ class ModelRowAdmin(RowAdmin):
     fieldsets = (
         (None, {"fields": ("provider", "name", "known", "enabled", "fallback")}),
         ("For people", {"fields": DISPLAY_FIELDS}),
-        ("Room", {"fields": ("context_window", "max_output", "max_images", *LIMITS_IN_FORCE, "tokenizer")}),
+        ("Limits", {"fields": ("context_window", "max_output", "max_images", *LIMITS_IN_FORCE, "tokenizer")}),
         ("Abilities", {"fields": ("vision", "tools", "reasoning", "several_system_messages")}),
         ("Reasoning", {"fields": ("efforts", "effort", "own_effort")}),
         (
-            "How its server deviates",
+            "Deviations of its server",
             {"fields": ("written_calls", "whole_answers", "untagged_reasoning", "learnt_deviations")},
         ),
-        ("Price in US dollars a million tokens", {"fields": PRICE_FIELDS}),
-        ("Found at the provider", {"fields": ("reported_facts",)}),
+        ("Price in US dollars per million tokens", {"fields": PRICE_FIELDS}),
+        ("Reported by the provider", {"fields": ("reported_facts",)}),
         ("In use", {"fields": USAGE_FIELDS}),
     )
 
     def get_list_display(self, request: HttpRequest) -> list[Any]:
-        """Return the columns, without those that no row has."""
+        """Return the columns, without those for which no row has a value."""
         missing = {
             column for column, field in OPTIONAL_COLUMNS.items() if not Model.objects.exclude(**{field: None}).exists()
         }
@@ -373,7 +376,7 @@ class ModelRowAdmin(RowAdmin):
             words = describe_values(filled)
             self.message_user(
                 request,
-                Sentence("{obj}: {words}, from {source}. Correct what is wrong.", obj=obj, words=words, source=source),
+                Sentence("{obj}: {words}, from {source}. Correct wrong values.", obj=obj, words=words, source=source),
             )
         if "context_window" in left_empty and "context_window" not in filled:
             warning = Sentence(
@@ -383,18 +386,18 @@ class ModelRowAdmin(RowAdmin):
             )
             self.message_user(request, warning, messages.WARNING)
 
-    @display(description="What is known")
+    @display(description="Known values")
     def known(self, model: Model) -> str:
         content = render_suggestion(model) if model.provider_id else NAME_REQUIRED
         return format_html('<div id="suggestion" aria-live="polite">{}</div>', content)
 
-    @display(description="Found")
+    @display(description="Reported")
     def reported_facts(self, model: Model) -> str:
         labels = {field.name: field.verbose_name for field in model._meta.fields}
         rows = [
             {
                 "label": labels[name],
-                "found": _format_value(value),
+                "reported": _format_value(value),
                 "used": _format_value(getattr(model, name)),
                 "by_hand": name in model.set_by_hand,
             }
@@ -413,18 +416,18 @@ class ModelRowAdmin(RowAdmin):
             if name in DEVIATION_TEXTS
         )
 
-    @display(description="Counting of tokens")
+    @display(description="Token counts")
     def token_counting(self, model: Model) -> str:
         if model.tokenizer:
             return str(Sentence("Exact, by the tokenizer {tokenizer}.", tokenizer=model.tokenizer))
         return str(
             Sentence(
-                "Estimated with {catch_all}. Near the window, the provider's own count is used if it offers one.",
+                "Estimated with {catch_all}. Near the window, the provider's own count is used if there is one.",
                 catch_all=CATCH_ALL,
             )
         )
 
-    @display(description="Tokens its provider read")
+    @display(description="Tokens that its provider reports")
     def read_shares(self, model: Model) -> str:
         counts = ReportedCounts.from_json(model.reported_counts)
         lines = []
@@ -434,21 +437,21 @@ class ModelRowAdmin(RowAdmin):
                 numbers = {"least": f"{min(shares):.2f}", "most": f"{max(shares):.2f}", "count": len(shares)}
                 lines.append(f"{label}: " + _("%(least)s to %(most)s, in %(count)s prompts") % numbers)
         if not lines:
-            return gettext("Nothing yet, since the model has not answered a prompt that has only text.")
-        return _("For each token of our count, by script. %(lines)s.") % {"lines": "; ".join(lines)}
+            return gettext("Nothing yet, since the model has not answered a prompt with only text.")
+        return _("Per token of our own count, by script. %(lines)s.") % {"lines": "; ".join(lines)}
 
     @display(description="Window in force")
     def window_in_force(self, model: Model) -> str:
         tokens = _("%(number)s tokens") % {"number": i18n.grouped(model.window)}
         return f"{tokens}, {learning.describe_window_source(model)}"
 
-    @display(description="Most images in force")
+    @display(description="Image limit in force")
     def images_in_force(self, model: Model) -> str:
         if model.image_limit is None:
             return _("no limit is known")
         learnt = model.learnt_max_images == model.image_limit
-        why = learning.describe_evidence(learning.Evidence.from_json(model.images_evidence)) if learnt else ""
-        return ", ".join(filter(None, [i18n.grouped(model.image_limit), why]))
+        evidence = learning.describe_evidence(learning.Evidence.from_json(model.images_evidence)) if learnt else ""
+        return ", ".join(filter(None, [i18n.grouped(model.image_limit), evidence]))
 
     @display(description="Retires", ordering="retires_on", label={"soon": "danger", "planned": "warning"})
     def retirement(self, model: Model) -> tuple[str, str] | None:
@@ -459,7 +462,7 @@ class ModelRowAdmin(RowAdmin):
 
     @display(description="Window", ordering="context_window")
     def window(self, model: Model) -> SafeString:
-        """Return the window in force with a word for its source. The tooltip has the full explanation."""
+        """Return the window in force, with a label of its source. The tooltip explains the source."""
         source = SOURCE_LABELS.get(learning.window_source(model), _("learnt"))
         explanation = learning.describe_window_source(model)
         return format_html('<span title="{}">{} ({})</span>', explanation, i18n.grouped(model.window), source)
@@ -475,8 +478,8 @@ class ModelRowAdmin(RowAdmin):
 
     @display(description="$ per million in / out")
     def prices(self, model: Model) -> str:
-        shown = ["–" if price is None else f"{price:.2f}" for price in (model.input_price, model.output_price)]
-        return " / ".join(shown)
+        texts = ["–" if price is None else f"{price:.2f}" for price in (model.input_price, model.output_price)]
+        return " / ".join(texts)
 
     @display(description="Default", ordering="default", label={"default": "success"})
     def is_default(self, model: Model) -> str | None:
@@ -486,7 +489,7 @@ class ModelRowAdmin(RowAdmin):
         "Make default",
         icon="check_circle",
         ask="Make this the workspace's default model?",
-        explain="It answers whenever neither the person nor the persona chooses another.",
+        explain="It answers if neither the person nor the persona chooses another model.",
     )
     def make_default(self, request: HttpRequest, form: Confirmation, object_id: str) -> HttpResponse:
         model = self.row(request, object_id)
@@ -494,22 +497,22 @@ class ModelRowAdmin(RowAdmin):
         return self.back(request, model, Sentence("{model} is now the default model.", model=model))
 
     @confirmation_button(
-        "Take what was found",
+        "Use reported values",
         icon="sync",
         ask="Use the values that the provider reported for this model?",
-        explain="They replace the values that were set by hand. Later reports of the provider replace them again.",
+        explain="They replace the values that an admin has set. Later reports of the provider replace them again.",
     )
     def take_found(self, request: HttpRequest, form: Confirmation, object_id: str) -> HttpResponse:
         model = self.row(request, object_id)
         model_facts.use_reported_values(user=acting_user(request), model=model)
-        return self.back(request, model, Sentence("{model} is now as its provider says.", model=model))
+        return self.back(request, model, Sentence("{model} now has the values that its provider reports.", model=model))
 
     @confirmation_button(
         "Test reading",
         icon="network_check",
         ask="Ask this model for a word from the beginning of a long prompt?",
-        explain="A prompt that nearly fills its window is sent, which may cost. A server that cuts prompts does not "
-        "know the word. Nothing is changed.",
+        explain="Glasshouse sends a prompt that nearly fills the window, which may cost money. A server that cuts "
+        "prompts cannot know the word. The test changes nothing.",
     )
     def test_reading(self, request: HttpRequest, form: Confirmation, object_id: str) -> HttpResponse:
         model = self.row(request, object_id)
@@ -520,12 +523,11 @@ class ModelRowAdmin(RowAdmin):
         return self.back(request, model, f"{model}: {result.sentence}", result.level)
 
     @confirmation_button(
-        "Forget",
+        "Reset learnt facts",
         icon="restart_alt",
         ask="Reset the learnt facts of this model?",
-        explain="Its window and its image limit are then those of this page. Glasshouse learns again whether "
-        "it streams, how its reasoning begins, and its effort for titles, when its server proves "
-        "them.",
+        explain="The window and the image limit of this page then apply. Glasshouse learns again from later answers: "
+        "whether the server streams, how the reasoning begins, and the effort for titles.",
     )
     def forget_learnt(self, request: HttpRequest, form: Confirmation, object_id: str) -> HttpResponse:
         model = self.row(request, object_id)
@@ -559,7 +561,7 @@ class WebSearchAdmin(OneActiveAdmin, KeyedAdmin):  # type: ignore[misc]  # Unfol
         "Try a search",
         icon="network_check",
         ask="Search the web with this service now?",
-        explain="One query is sent, as an answer would send it. A paid service may count it.",
+        explain="Glasshouse sends one query, as for an answer. A paid service may charge for it.",
     )
     def try_it(self, request: HttpRequest, form: Confirmation, object_id: str) -> HttpResponse:
         web_search = self.row(request, object_id)
@@ -577,7 +579,7 @@ class WebSearchAdmin(OneActiveAdmin, KeyedAdmin):  # type: ignore[misc]  # Unfol
         "Search with this",
         icon="check_circle",
         ask="Search the web with this service?",
-        explain="It replaces the active one.",
+        explain="It replaces the active service.",
     )
     def use(self, request: HttpRequest, form: Confirmation, object_id: str) -> HttpResponse:
         return self.switch(
@@ -591,7 +593,7 @@ class WebSearchAdmin(OneActiveAdmin, KeyedAdmin):  # type: ignore[misc]  # Unfol
         "Stop searching",
         icon="block",
         ask="Stop searching the web with this service?",
-        explain="If it is the one in use, answers no longer search the web.",
+        explain="If it is the active service, answers no longer search the web.",
     )
     def stop_using(self, request: HttpRequest, form: Confirmation, object_id: str) -> HttpResponse:
         return self.switch(
@@ -604,7 +606,7 @@ class WebSearchAdmin(OneActiveAdmin, KeyedAdmin):  # type: ignore[misc]  # Unfol
 
 @admin.register(WebAccess)
 class WebAccessAdmin(RowAdmin):
-    """Page of the only row of web access. The list redirects to it."""
+    """Page of the only row. The list redirects to it."""
 
     kind = "web_access"
     list_display = ("__str__", "allowed_hosts", "denied_hosts")
@@ -618,17 +620,19 @@ class WebAccessAdmin(RowAdmin):
 
 
 def _sign_in_rows(discovery: StoredDiscovery) -> list[tuple[str, str]]:
-    """Return what a discovery has found, with its names."""
+    """Return the results of a discovery as (label, text) pairs."""
     registration = discovery["registration_endpoint"]
     if not registration:
-        registration = _("by the address of a document") if discovery["documents"] else _("by hand: enter a client ID")
+        registration = (
+            _("with the address of a document") if discovery["documents"] else _("by hand: enter a client ID")
+        )
     moment = parse_datetime(discovery["at"])
     return [
         (_("Issuer"), discovery["issuer"]),
         (_("People sign in at"), discovery["authorization_endpoint"]),
         (_("Tokens come from"), discovery["token_endpoint"]),
         (_("Clients register"), registration),
-        (_("Tokens are ended at"), discovery["revocation_endpoint"] or _("nowhere")),
+        (_("Tokens are revoked at"), discovery["revocation_endpoint"] or _("nowhere")),
         (_("Resource"), discovery["resource"] or "–"),
         (_("Permissions"), discovery["scope"] or "–"),
         (_("Read from"), ", ".join(discovery["sources"])),
@@ -651,7 +655,7 @@ class ToolServerAdmin(KeyedAdmin):
     readonly_fields = ("key_state", "stored_document", "last_listing", "discovered_sign_in")
 
     def get_fieldsets(self, request: HttpRequest, obj: Any = None) -> Any:
-        """Return the fields, and what is known of the document, the tools and the sign-in of a stored server."""
+        """Return the fields. A stored server also has its document, its last listing and its discovered sign-in."""
         fieldsets = super().get_fieldsets(request, obj)
         document = OpenApiDocument.objects.filter(server=obj).exists() if obj else False
         shown = ("stored_document",) if document else ()
@@ -681,9 +685,7 @@ class ToolServerAdmin(KeyedAdmin):
     def response_add(self, request: HttpRequest, obj: Any, post_url_continue: Any = None) -> HttpResponse:
         if obj.kind != ToolServer.Kind.OPENAPI:
             return super().response_add(request, obj, post_url_continue)
-        sentence = Sentence(
-            "“{tool_server}” is saved. Choose the operations that are to be tools.", tool_server=str(obj)
-        )
+        sentence = Sentence("“{tool_server}” is saved. Choose the operations that become tools.", tool_server=str(obj))
         self.message_user(request, sentence, messages.WARNING)
         return HttpResponseRedirect(reverse("admin:llm_toolserver_change", args=[obj.pk]))
 
@@ -699,14 +701,14 @@ class ToolServerAdmin(KeyedAdmin):
     def address(self, tool_server: ToolServer) -> str:
         return tool_server.command if tool_server.kind == ToolServer.Kind.STDIO else tool_server.base_url
 
-    @display(description="As listed last")
+    @display(description="Last listing")
     def last_listing(self, tool_server: ToolServer) -> str:
         listing = tools.last_listing(tool_server, NO_GRANTS)
         return render_to_string("admin/llm/tool_server/listed.html", {"listing": listing, "row": tool_server})
 
-    @display(description="As found last")
+    @display(description="Last discovery")
     def discovered_sign_in(self, tool_server: ToolServer) -> str:
-        """Return what the newest discovery has found, and where."""
+        """Return the results of the newest discovery, and the number of people who are signed in."""
         context = {
             "sign_in": tool_server.sign_in,
             "rows": _sign_in_rows(tool_server.sign_in) if tool_server.sign_in else (),
@@ -718,8 +720,8 @@ class ToolServerAdmin(KeyedAdmin):
         "Find its sign-in",
         icon="passkey",
         ask="Ask this server where people sign in?",
-        explain="Glasshouse reads what the server and its sign-in server publish. Nobody is signed in, and nothing is "
-        "registered.",
+        explain="Glasshouse reads the public documents of the server and of its sign-in server. It signs nobody in, "
+        "and registers nothing.",
     )
     def find_sign_in(self, request: HttpRequest, form: Confirmation, object_id: str) -> HttpResponse:
         tool_server = self.row(request, object_id)
@@ -728,8 +730,8 @@ class ToolServerAdmin(KeyedAdmin):
         except ProductError as error:
             return self.back(request, tool_server, error.sentence.about(tool_server), messages.ERROR)
         sentence = Sentence(
-            "People sign in to {tool_server} at {issuer}. For a client that you make there by hand, the redirect "
-            "address is {address}.",
+            "People sign in to {tool_server} at {issuer}. If you create a client there by hand, its redirect address "
+            "is {address}.",
             tool_server=tool_server,
             issuer=discovery.issuer,
             address=f"{site_origin(request)}{reverse('settings:tools-return')}",
@@ -740,7 +742,7 @@ class ToolServerAdmin(KeyedAdmin):
         "List its tools",
         icon="build",
         ask="Ask this server for its tools now?",
-        explain="Glasshouse connects to the server. A command is started for this and ended afterwards.",
+        explain="Glasshouse connects to the server. If it is a command, Glasshouse starts it and ends it afterwards.",
     )
     def list_tools(self, request: HttpRequest, form: Confirmation, object_id: str) -> HttpResponse:
         tool_server = self.row(request, object_id)
@@ -750,7 +752,7 @@ class ToolServerAdmin(KeyedAdmin):
             return self.back(request, tool_server, error.sentence.about(tool_server), messages.ERROR)
         names = [tool.definition.name for tool in listing.tools]
         more = [f"… ({len(names):,})"] if len(names) > MAX_NAMES else []
-        offered = ", ".join(names[:MAX_NAMES] + more) or _("no tools")  # the page lists all of them further down
+        offered = ", ".join(names[:MAX_NAMES] + more) or _("no tools")  # the page below lists all of them
         return self.back(
             request, tool_server, Sentence("{tool_server} offers: {offered}.", tool_server=tool_server, offered=offered)
         )

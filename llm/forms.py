@@ -24,7 +24,7 @@ from llm.tools.openapi import MAX_DOCUMENT, OperationLine, ReadDocument, read_wi
 from llm.tools.openapi_calls import fetch_document_blocking
 
 KEY_HELP_TEXTS = {
-    "stored": gettext_noop("A key is stored and never shown. Leave empty to keep it."),
+    "stored": gettext_noop("A key is stored and never shown. Leave the field empty to keep the key."),
     "lost": KEY_LOST,
     "none": gettext_noop("No key is stored. It is encrypted and never shown again."),
 }
@@ -32,7 +32,7 @@ PRICE_FIELDS = ("input_price", "output_price", "cached_input_price", "cache_writ
 
 
 class ProviderForm(forms.ModelForm[Provider]):
-    """Form of a provider. It never shows the stored key: an empty field keeps it, a switch removes it."""
+    """Form of a provider. The stored key is never shown. An empty field keeps it, a switch removes it."""
 
     new_api_key = forms.CharField(
         label="API key",
@@ -105,14 +105,14 @@ class WebSearchForm(ProviderForm):
 
 
 FLAG_FIELDS = ("approval_required", "reaches_out")
-_SIGN_IN_FIELDS = ("access", "client_id", "issuer")  # to whom and as whom the secret is sent
+_SIGN_IN_FIELDS = ("access", "client_id", "issuer")  # fields that decide where and as which client the secret is sent
 
 
 OPERATION_FIELDS = ("operations", "unasked")
 
 
 class ToolServerForm(ProviderForm):
-    """Form of a tool server. `document`: the OpenAPI document that came with it, if one did."""
+    """Form of a tool server. `document`: the new OpenAPI document, or None."""
 
     document: ReadDocument | None = None
 
@@ -120,14 +120,14 @@ class ToolServerForm(ProviderForm):
         label="OpenAPI document",
         required=False,
         widget=UnfoldAdminFileFieldWidget(),
-        help_text="JSON or YAML, version 3. It replaces the one before.",
+        help_text="JSON or YAML, version 3. It replaces the stored document.",
     )
     document_address = forms.CharField(
         label="or its address",
         required=False,
         max_length=2_000,
         widget=UnfoldAdminTextInputWidget(),
-        help_text="A public address of the JSON or YAML. It is fetched once, when you save.",
+        help_text="A public address of the JSON or YAML. Glasshouse fetches it once, when you save.",
     )
 
     class Meta:
@@ -149,7 +149,7 @@ class ToolServerForm(ProviderForm):
                 self._offer_operations(name)
 
     def _offer_operations(self, name: str) -> None:
-        """Make a field of checkboxes for the operations of the stored document; none without a document."""
+        """Replace the field by checkboxes for the operations of the stored document. Without a document, remove it."""
         field = self.fields.pop(name)
         row = OpenApiDocument.objects.filter(server_id=self.instance.pk).defer("content").first()
         if row is None:
@@ -179,7 +179,7 @@ class ToolServerForm(ProviderForm):
         return cleaned
 
     def _read_document(self, cleaned: dict[str, Any]) -> None:
-        """Read the new document, if there is one. Raises `ProductError`."""
+        """Read the new document, if there is one. Raises `openapi_document_missing` and `openapi_document_refused`."""
         upload = cleaned.get("document_file")
         address = (cleaned.get("document_address") or "").strip()
         if upload:
@@ -194,7 +194,7 @@ class ToolServerForm(ProviderForm):
             return
         if not cleaned.get("base_url"):
             cleaned["base_url"] = self.document.server
-        # Operations that the new document lacks were offered on the page, but cannot be chosen any more.
+        # The page offered the operations of the old document. Those that the new one lacks cannot be chosen any more.
         keys = {each.key for each in self.document.operations if each.problem is None}
         for name in OPERATION_FIELDS:
             if name in cleaned:
@@ -208,23 +208,22 @@ class ToolServerForm(ProviderForm):
                 self.add_error("access", sentence)
             has_secret = self.api_key or (self.api_key is None and self._had_key)
             if cleaned.get("client_id") and not cleaned.get("issuer"):
-                # The secret of the client must reach nobody but the server that the administrator means.
+                # The secret of the client must reach only the server that the administrator named.
                 self.add_error("issuer", gettext("Enter the issuer to which the client ID belongs."))
             if has_secret and not cleaned.get("client_id"):
-                sentence = gettext(
-                    "With a sign-in of each person, a secret belongs to a client ID. Enter both or none."
-                )
+                sentence = gettext("If each person signs in, a secret belongs to a client ID. Enter both or none.")
                 self.add_error("client_id", sentence)
         changed = [cleaned.get(name) for name in _SIGN_IN_FIELDS] != self._sign_in_before
         if self._had_key and self.api_key is None and changed and not self.errors:
             sentence = gettext(
-                "The stored secret is for the sign-in before. Enter the secret for this one, or remove the stored one."
+                "The stored secret belongs to the previous sign-in. Enter the secret for this one, or remove the "
+                "stored secret."
             )
             self.add_error("new_api_key", sentence)
 
 
 class ModelForm(forms.ModelForm[Model]):
-    """Form of a model. Empty fields of a new model get its known values. Later the row's own values apply."""
+    """Form of a model. Empty fields of a new model get its known values. A stored model has its own values."""
 
     class Meta:
         model = Model
@@ -242,7 +241,7 @@ class ModelForm(forms.ModelForm[Model]):
         if window is not None:
             window.required = False
             window.help_text = _(
-                "Tokens. Empty: the value that the provider reports or that is known for the model, else 4,096."
+                "Tokens. Empty: the value that the provider reports, else the known value, else 4,096."
             )
         if "efforts" in self.fields:
             field = self.fields["efforts"]
@@ -271,7 +270,7 @@ class ModelForm(forms.ModelForm[Model]):
 
     @property
     def left_empty(self) -> list[str]:
-        """Return the fields to fill with known values.
+        """Return the empty fields that get known values.
 
         A stored model keeps empty prices, since an empty price is a valid value.
         """

@@ -239,6 +239,7 @@ def from_event(body: Any, api_key: str) -> ModelError:
     return _classify(_parse_report(body, None), api_key, None)
 
 
+# Wordings that name a tool by its number in the request.
 _TOOL_INDEX_PATTERNS = (
     re.compile(r"\bfunction_declarations\[(\d+)\]"),  # Google
     re.compile(r"\btools(?:\[|\.)(\d+)\b"),  # OpenAI and Groq in brackets, Anthropic with a dot

@@ -42,9 +42,8 @@ _OPENING = re.compile("|".join((_NAMED_OPENING, *map(re.escape, _FIXED_MARKS))),
 # The beginning of a tag at the end of a piece.
 _PARTIAL_TAG = re.compile(r"<\s{0,4}(?P<slash>/?)\s{0,4}(?P<name>[a-z:]{0,12})(?P<rest>[^<>]*)", re.IGNORECASE)
 _TAG_NAME = re.compile(rf"<\s{{0,4}}/?\s{{0,4}}({_NAME})\b", re.IGNORECASE)
-_INVISIBLE = (
-    " \t\r\n\f\v\ufeff\u200b\u2060"  # characters before a tag: white space, a byte order mark, zero-width characters
-)
+# Characters that may precede a tag: white space, a byte order mark, zero-width characters.
+_INVISIBLE = " \t\r\n\f\v\ufeff\u200b\u2060"
 _FIRST_CHARACTERS = ("<", "[", "◁")  # first characters of tags
 _QUOTES = tuple("`\"'")  # around a tag that the text only mentions
 _FENCE = re.compile(r"^[ ]{0,3}(?:```|~~~)", re.MULTILINE)

@@ -244,7 +244,7 @@ def test_a_learnt_window_is_shown_with_its_evidence_and_forgotten(admin_client: 
     page = admin_client.get(change_url(model)).content.decode()
     assert "4,096 tokens, learnt: a refusal on " in page and " named 4,096" in page and " named 5" in page
     listed = admin_client.get(reverse("admin:llm_model_changelist")).content.decode()
-    assert "4,096 (learnt)" in listed and 'title="learnt: refused on ' in listed
+    assert "4,096 (learnt)" in listed and 'title="learnt: a refusal on ' in listed
     url = reverse("admin:llm_model_forget_learnt", args=[model.pk])
     assert "Reset the learnt facts of this model" in admin_client.get(url).content.decode()
     admin_client.post(url, {"_form_submitted": "on"})
@@ -265,7 +265,7 @@ def test_typing_a_window_takes_the_place_of_a_learnt_one(admin_client: Client, p
     ("window", "obedient", "sentence", "level"),
     [
         (None, True, "so it reads whole prompts up to that length. It reported ", "success"),
-        (4_096, True, "its server probably cut the beginning. It reported ", "error"),
+        (4_096, True, "Its server probably cut the beginning. It reported ", "error"),
         (None, False, "the test shows nothing about long prompts", "warning"),
     ],
 )

@@ -298,7 +298,7 @@ def test_the_admin_lists_the_tools_of_a_server_and_names_the_broken_one(admin_cl
     messages = press(admin_client, row, "list_tools")
     assert "big__tool80" in messages and "big__broken" not in messages
     page = " ".join(admin_client.get(change_url(row)).content.decode().split())
-    assert "Not offered as listed" in page and "Its input schema is not a JSON object." in page
+    assert "Tools that are changed or left out" in page and "Its input schema is not a JSON object." in page
     assert page.count("Counts.") == 81
     row.refresh_from_db()
     assert len(row.tools or ()) == 81 and row.problems[0]["name"] == "big__broken"

@@ -674,7 +674,7 @@ def _facts(model: Model) -> Iterator[Finding]:
         )
     served = model_facts.reported_window(model)
     if served is not None and served < model.window:
-        remedy = Sentence("Correct it in the admin (“Take what was found”), or start the server with a larger one.")
+        remedy = Sentence("Correct it in the admin (“Use reported values”), or start the server with a larger window.")
         yield Finding(
             "warn",
             Sentence("Model {model} of {provider}", model=str(model), provider=str(model.provider)),

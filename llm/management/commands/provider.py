@@ -21,7 +21,7 @@ from llm.types.facts import ModelValues
 KEY_STATE_TEXTS = {
     "stored": "with a key",
     "none": "without a key",
-    "lost": "with a key that cannot be read; give it again, or add the old SECRET_KEY to ENCRYPTION_KEYS",
+    "lost": "with a key that cannot be read; enter it again, or add the old SECRET_KEY to ENCRYPTION_KEYS",
 }
 
 
@@ -117,7 +117,10 @@ class Command(BaseCommand):
 
 @dataclass(frozen=True, slots=True)
 class ProviderOptions:
-    """Options of the command. `models`: names with their windows in tokens. `settings`: values for all models."""
+    """Options of the command. `models`: names with windows in tokens or None.
+
+    `settings`: values for all these models.
+    """
 
     name: str
     kind: str | None
@@ -133,7 +136,7 @@ class ProviderOptions:
 
     @classmethod
     def from_options(cls, options: Mapping[str, Any]) -> "ProviderOptions":
-        """Return the options that argparse has read."""
+        """Return the options for the dictionary that argparse has read."""
         settings: ModelValues = {}
         if options["tools"] is not None:
             settings["tools"] = options["tools"]
@@ -160,9 +163,9 @@ class ProviderOptions:
 
 @transaction.atomic
 def _store_provider(options: ProviderOptions) -> Provider:
-    """Store the provider and its models."""
+    """Store the provider, its models and their fallback. Raises `CommandError`, and the errors of `upsert_provider`."""
     if options.settings and not options.models:
-        raise CommandError("Name the models that this is about with --model.")
+        raise CommandError("Name the models to change with --model.")
     provider = upsert_provider(
         name=options.name,
         kind=options.kind,
@@ -199,13 +202,13 @@ def find_model(text: str) -> Model:
     if len(models) != 1:
         problem = "There is no usable model" if not models else "Several providers have a model"
         raise CommandError(
-            f"{problem} named {text}. Give MODEL or PROVIDER/MODEL as `manage.py provider` has stored it."
+            f"{problem} named {text}. Write MODEL or PROVIDER/MODEL, as `manage.py provider` has stored it."
         )
     return models[0]
 
 
 def parse_model(text: str) -> tuple[str, int | None]:
-    """Return the name and window of an argument: `llama3.2:3b:8192` has 8,192 tokens, `llama3.2:3b` has no window."""
+    """Return the name and the window of an argument. `llama3.2:3b:8192` has 8,192 tokens, `llama3.2:3b` no window."""
     name, _, digits = text.rpartition(":")
     window = int(digits) if name and digits.isascii() and digits.isdecimal() else None
     if window is None:
