@@ -127,7 +127,7 @@ def can_chat_by_name(model_name: str) -> bool:
     return not _NO_CHAT_MODELS.search(model_name.lower())
 
 
-def known_efforts(model_name: str) -> list[str]:
+def efforts_of(model_name: str) -> list[str]:
     """Return the reasoning efforts that a model of this name accepts; empty if they are unknown."""
     name = model_name.rpartition("/")[2].lower()  # gateways name models "vendor/model", Google "models/…"
     return list(next((efforts for pattern, efforts in _EFFORTS if pattern.search(name)), ()))

@@ -29,7 +29,7 @@ from core.errors import ModelError, ProductError, invalid_setting
 from core.locks import lock
 from core.outside import wait_outside
 from core.permissions import require_right, require_store
-from llm.known_models import can_chat_by_name, known_efforts, known_image_limit, suggest
+from llm.known_models import can_chat_by_name, efforts_of, known_image_limit, suggest
 from llm.models import UNKNOWN_WINDOW, Model, Provider
 from llm.providers import DEFAULT_BASE_URLS, create_client
 from llm.truncation import ReportedCountsJson
@@ -329,7 +329,7 @@ def known_values(model: Model) -> ModelValues:
     """Return the known values of a model: those that its provider reported, else those of its name and address."""
     provider = model.provider
     values: dict[str, object] = {
-        "efforts": known_efforts(model.name) or None,
+        "efforts": efforts_of(model.name) or None,
         "max_images": known_image_limit(provider.base_url or DEFAULT_BASE_URLS[provider.kind]),
     }
     suggestion = suggest(provider.kind, model.name, base_url=provider.base_url)

@@ -1,10 +1,10 @@
-"""Give each request to a tool server the token of its person, and renew the token when it has expired.
+"""Send the token of a person with each request to a tool server, and renew an expired token.
 
-1. `PersonBearer.token` reads the grant. A token that is fresh is used as it is.
-2. An expired token, or one that the server refused, is refreshed. One process at a time does this for a grant: a server
-   that rotates refresh tokens takes the second use of one for a theft, and ends the grant.
-3. The refresh runs in a task of its own. A turn that is stopped must not lose the new tokens.
-4. A grant that cannot be refreshed is marked as ended. Its person has to sign in again.
+1. `PersonBearer.token` reads the grant. A fresh token is used unchanged.
+2. An expired or refused token is refreshed. Only one process at a time refreshes the tokens of a grant: a server that
+   rotates refresh tokens takes a second use of one for a theft, and ends the grant.
+3. The refresh runs in a task of its own, so that a stopped turn does not lose the new tokens.
+4. If the server refuses the refresh, the grant is marked as ended. Its person has to sign in again.
 """
 
 import asyncio
@@ -28,24 +28,21 @@ from llm.models.tool_sign_in import MAX_ADDRESS
 from llm.oauth.errors import GrantRefused, SignInRequired, SignInUnavailable
 from llm.oauth.values import SignInTarget, TokenEndpoint, Tokens
 
-EXPIRY_MARGIN = timedelta(seconds=30)  # before its end, a token is taken for expired
-CLAIM_TIME = timedelta(seconds=30)  # after this time another process may refresh; longer than the request may take
-MAX_LIFETIME = 10 * 365 * 86_400  # seconds of a token's life that are believed
-LAST_USED_PRECISION = timedelta(minutes=1)  # how exact `last_used` is
-POLL_SECONDS = 0.1  # seconds between two looks at a refresh by another process
-REFRESH_TIMEOUT = 25.0  # seconds for such a refresh
-# For the person, and for the model that tells them.
-NOT_SIGNED_IN = gettext_noop(
-    "{name} wants each person to sign in. Sign in to it under “Connected tools” in the settings."
-)
-ENDED = gettext_noop("The sign-in to {name} has ended. Sign in to it again under “Connected tools” in the settings.")
+EXPIRY_MARGIN = timedelta(seconds=30)  # a token counts as expired this long before its end
+CLAIM_TIME = timedelta(seconds=30)  # longer than a refresh may take; afterwards another process may refresh
+MAX_LIFETIME = 10 * 365 * 86_400  # seconds; a longer lifetime of a token is shortened to it
+LAST_USED_PRECISION = timedelta(minutes=1)  # `last_used` is stored at most this often
+POLL_SECONDS = 0.1  # between two looks at the grant while another process refreshes it
+REFRESH_TIMEOUT = 25.0  # seconds to wait for a refresh
+# Sentences for the person, and for the model that tells the person.
+NOT_SIGNED_IN = gettext_noop("Each person must sign in to {name}. Sign in under “Connected tools” in the settings.")
+ENDED = gettext_noop("The sign-in to {name} has ended. Sign in again under “Connected tools” in the settings.")
 LOST = gettext_noop(
-    "The sign-in to {name} cannot be read, since the server's key (SECRET_KEY) is another now. Sign in to it again "
-    "under “Connected tools” in the settings."
+    "The sign-in to {name} cannot be read, since the server's key (SECRET_KEY) has changed. Sign in again under "
+    "“Connected tools” in the settings."
 )
 SCOPE_MISSING = gettext_noop(
-    "{name} wants a further permission for this call. Sign in to it again under “Connected tools” in the settings to "
-    "give it."
+    "{name} needs another permission for this call. To give it, sign in again under “Connected tools” in the settings."
 )
 UNAVAILABLE = gettext_noop("The sign-in to {name} cannot be renewed at the moment. {why}")
 
@@ -66,7 +63,7 @@ class _Refresh:
 class PersonBearer:
     """The tokens of one person at one tool server. `grant`: None for a person who has not signed in.
 
-    A person who signs in again gets another grant, so `key` tells sessions of different accounts apart.
+    Each new sign-in makes another grant, so `key` distinguishes the sessions of different accounts.
     """
 
     server: UUID
@@ -95,24 +92,24 @@ class PersonBearer:
                     else:
                         await asyncio.shield(_start_refresh(self.grant, self.name, state))
         except TimeoutError as error:
-            why = Sentence("The sign-in server does not answer.")
-            raise SignInUnavailable(Sentence(UNAVAILABLE, name=self.name, why=why)) from error
+            reason = Sentence("The sign-in server does not answer.")
+            raise SignInUnavailable(Sentence(UNAVAILABLE, name=self.name, why=reason)) from error
 
     async def refuse(self, token: str) -> SignInRequired:
-        """Mark the grant as ended, since the server refuses a fresh token. Returns the error for the person."""
+        """Mark the grant as ended, since the server refuses a fresh token. Return the error for the person."""
         if self.grant is not None:
             await on_database(_mark_ended, self.grant, token, ToolGrant.End.REVOKED)
         return SignInRequired(Sentence(ENDED, name=self.name))
 
-    async def request_scope(self, scope: str) -> SignInRequired:
-        """Store the scope that the server wants in addition. Returns the error for the person."""
+    async def note_missing_scope(self, scope: str) -> SignInRequired:
+        """Store the scope that the server demands in addition. Return the error for the person."""
         if self.grant is not None:
             await on_database(_store_missing_scope, self.grant, scope)
         return SignInRequired(Sentence(SCOPE_MISSING, name=self.name))
 
 
 class BearerAuth(httpx2.Auth):
-    """Sends the token of a person with each request. A refused token is renewed once."""
+    """Authentication with the token of a person. A refused token is renewed once per request."""
 
     def __init__(self, bearer: PersonBearer) -> None:
         self._bearer = bearer
@@ -132,11 +129,11 @@ class BearerAuth(httpx2.Auth):
             protocol = await _protocol()
             scope = protocol.missing_scope(response)
             if scope is not None:
-                raise await self._bearer.request_scope(scope)
+                raise await self._bearer.note_missing_scope(scope)
 
 
 def sign_in_target(row: ToolServer) -> SignInTarget:
-    """Return how an administrator describes the sign-in of a tool server."""
+    """Return the sign-in of a tool server, as its administrator describes it."""
     return SignInTarget(
         row.name,
         row.base_url,
@@ -148,7 +145,7 @@ def sign_in_target(row: ToolServer) -> SignInTarget:
 
 
 def token_endpoint(row: ToolGrant) -> TokenEndpoint:
-    """Return to whom and as whom requests about the tokens of a grant are sent."""
+    """Return the endpoint and the client for requests about the tokens of a grant."""
     return TokenEndpoint(
         row.token_endpoint,
         row.client_id,
@@ -160,14 +157,14 @@ def token_endpoint(row: ToolGrant) -> TokenEndpoint:
 
 
 def expiry_time(tokens: Tokens) -> datetime | None:
-    """Return when the tokens expire; None if the server does not say."""
+    """Return the time at which the tokens expire, or None if the server does not name it."""
     if tokens.expires_in is None:
         return None
     return timezone.now() + timedelta(seconds=min(max(tokens.expires_in, 0), MAX_LIFETIME))
 
 
 def sign_in_problem(bearer: PersonBearer) -> Sentence | None:
-    """Return why the person has to sign in, as far as the rows know; else None."""
+    """Return the reason why the person has to sign in, by the rows; None if there is none."""
     if bearer.grant is None:
         return Sentence(NOT_SIGNED_IN, name=bearer.name)
     row = ToolGrant.objects.select_related("tool_server", "user").filter(pk=bearer.grant).first()
@@ -207,7 +204,7 @@ def _take_token_or_claim(pk: UUID, name: str, refused: str) -> str | _Refresh | 
 
 
 def matches_server(row: ToolGrant) -> bool:
-    """Return whether the tokens are for the tool server as it is now. Those of an earlier address go nowhere."""
+    """Return whether the tokens belong to the current address of the tool server. Others are never sent."""
     server = row.tool_server
     return server.enabled and server.access == ToolServer.Access.PERSON and server.base_url == row.address
 
@@ -261,11 +258,11 @@ def _release_claim(pk: UUID, version: int) -> None:
     ToolGrant.objects.filter(pk=pk, version=version).update(refreshing=None)
 
 
-def _mark_ended(pk: UUID, token: str, why: ToolGrant.End) -> None:
-    """Mark the grant as ended, unless it has another token by now."""
+def _mark_ended(pk: UUID, token: str, reason: ToolGrant.End) -> None:
+    """Mark the grant as ended, unless it already has another token."""
     row = ToolGrant.objects.filter(pk=pk).first()
     if row is not None and row.access_token == token:
-        ToolGrant.objects.filter(pk=pk, version=row.version).update(ended=why)
+        ToolGrant.objects.filter(pk=pk, version=row.version).update(ended=reason)
 
 
 def _store_missing_scope(pk: UUID, scope: str) -> None:

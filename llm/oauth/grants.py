@@ -1,13 +1,13 @@
 """Begin and complete the sign-in of a person at a tool server, list the grants of people, and end them.
 
-1. `begin` finds the authorization server, makes the workspace a client there if it is none yet, and stores a
-   `ToolSignIn`. The browser of the person goes to the address that it returns.
-2. The server sends the browser back. `complete` takes the stored sign-in by its state, once, trades the code for
-   tokens, and stores a `ToolGrant` in place of an earlier one.
+1. `begin` finds the authorization server, makes the workspace a client there if necessary, stores a `ToolSignIn`, and
+   returns the address for the browser of the person.
+2. The server sends the browser back. `complete` takes the stored sign-in by its state, which works only once. It trades
+   the code for tokens, and stores a `ToolGrant` in place of an earlier one.
 3. `llm.oauth.bearer` uses and renews the tokens.
 4. `disconnect` deletes the grant and asks the server to end its tokens.
 
-No transaction is open while a server is asked.
+No transaction is open during a request to a server.
 """
 
 import asyncio
@@ -48,11 +48,11 @@ from llm.oauth.values import (
     TokenEndpoint,
 )
 
-SIGN_IN_LIFETIME = timedelta(minutes=10)  # between the beginning of a sign-in and the return of the browser
-MAX_PENDING = 5  # sign-ins of a person that have begun
-MAX_STARTS = 20  # sign-ins that a person may begin in a minute
-REVOKE_TIMEOUT = 15.0  # for all tokens of a grant
+SIGN_IN_LIFETIME = timedelta(minutes=10)  # from the beginning of a sign-in to the return of the browser
+MAX_PENDING = 5  # begun sign-ins of a person
+MAX_STARTS = 20  # sign-ins that a person may begin within `START_WINDOW_SECONDS`
 START_WINDOW_SECONDS = 60
+REVOKE_TIMEOUT = 15.0  # seconds, for all tokens of a grant
 
 logger = logging.getLogger(__name__)
 
@@ -70,7 +70,7 @@ class AuthorizationAnswer:
 
 @dataclass(frozen=True, slots=True)
 class StartedSignIn:
-    """A sign-in that has begun. `address`: where the browser goes. `scope`: the permissions that it asks for."""
+    """A begun sign-in. `address`: the page to open in the browser. `scope`: the permissions that it asks for."""
 
     address: str
     scope: str
@@ -91,7 +91,7 @@ class PersonsGrants:
     grants: dict[UUID, ToolGrant]
 
     def usable(self, row: ToolServer) -> ToolGrant | None:
-        """Return the grant for the tool server as it is now, if its tokens may still work."""
+        """Return the grant for the current address of the tool server, if its tokens may still work."""
         grant = self.grants.get(row.pk)
         return grant if grant is not None and grant.usable and matches_server(grant) else None
 
@@ -104,13 +104,13 @@ NO_GRANTS = PersonsGrants({})
 
 
 def load_grants(person: UUID | None) -> PersonsGrants:
-    """Return the grants of a person. Without a person there are none."""
+    """Return the grants of a person; none for None."""
     rows = ToolGrant.objects.filter(user_id=person).select_related("tool_server") if person is not None else ()
     return PersonsGrants({row.tool_server_id: row for row in rows})
 
 
 def discover(*, tool_server: ToolServer) -> SignInDiscovery:
-    """Find the sign-in of a tool server, and store what was found for administrators to read.
+    """Find the authorization server of a tool server, and store the discovery for administrators to read.
 
     Raises `tool_sign_in_unreachable`, `tool_sign_in_issuer` and `tool_sign_in_failed` (502).
     """
@@ -134,10 +134,10 @@ def begin(
 ) -> StartedSignIn:
     """Begin a sign-in.
 
-    `redirect_uri`: where the server sends the browser back. `document`: the address of this workspace's client
-    document, if servers can read it. `session`: the key of the browser's session, which must complete the sign-in.
-    `then`: the page to open afterwards. Raises `no_tool_sign_in` (409), `throttled` (429), `secret_lost` (409), and the
-    errors of `discover` and of a refused registration (502).
+    `redirect_uri`: the address to which the server sends the browser back. `document`: the address of the workspace's
+    client document, if servers can read it. `session`: the key of the browser's session, which must complete the
+    sign-in. `then`: the page to open afterwards. Raises `no_tool_sign_in` (409), `throttled` (429), `secret_lost`
+    (409), and the errors of `discover` and of a refused registration (502).
     """
     _require_sign_in(tool_server)
     allowance = count_in_window(f"tool-sign-in:{user.pk}", MAX_STARTS, START_WINDOW_SECONDS)
@@ -186,7 +186,8 @@ def complete(*, user: AbstractUser, answer: AuthorizationAnswer, session: str = 
     """Complete the sign-in to which the answer belongs. `session`: the key of the browser's session.
 
     Raises `tool_sign_in_state` (403) for an answer that belongs to no sign-in of this person and browser,
-    `tool_sign_in_issuer` (403), `tool_sign_in_refused` (403) and `tool_sign_in_unreachable` (502).
+    `no_tool_sign_in` (409), `tool_sign_in_issuer` (403), `tool_sign_in_refused` (403) and `tool_sign_in_unreachable`
+    (502).
     """
     sign_in = _take_sign_in(user, answer.state, session)
     tool_server = sign_in.tool_server
@@ -217,11 +218,11 @@ def complete(*, user: AbstractUser, answer: AuthorizationAnswer, session: str = 
             )
     except GrantRefused as error:
         if error.code in ("invalid_client", "unauthorized_client"):
-            # The server has forgotten the workspace. The next sign-in registers it again.
+            # The server does not know the client any more. The next sign-in registers it again.
             ToolClient.objects.filter(tool_server=tool_server, client_id=sign_in.client_id).delete()
         raise _refused_error(name, error.code, error.description) from error
     except SignInUnavailable as error:
-        sentence = Sentence("{why} So you are not signed in to {name}. Start again.", why=error.sentence, name=name)
+        sentence = Sentence("{why} You are not signed in to {name}. Start again.", why=error.sentence, name=name)
         raise sign_in_error(sentence, code="tool_sign_in_unreachable") from error
     with transaction.atomic():
         ToolGrant.objects.visible_to(user).filter(tool_server=tool_server).delete()
@@ -246,7 +247,7 @@ def complete(*, user: AbstractUser, answer: AuthorizationAnswer, session: str = 
 
 
 def disconnect(*, user: AbstractUser, grant: ToolGrant) -> bool:
-    """Delete a grant of the user. Return False if its tokens may still work, since the server did not end them."""
+    """Delete a grant of the user. Return False if its tokens may still work, since the server did not revoke them."""
     with transaction.atomic():
         deleted, _ = ToolGrant.objects.visible_to(user).filter(pk=grant.pk).delete()
         ToolSignIn.objects.visible_to(user).filter(tool_server_id=grant.tool_server_id).delete()
@@ -266,7 +267,7 @@ def disconnect(*, user: AbstractUser, grant: ToolGrant) -> bool:
 
 
 async def _revoke(grant: ToolGrant) -> None:
-    """Ask the server to end the refresh token, with which it ends the others, and the access token."""
+    """Revoke the refresh token, which revokes the tokens made from it, and the access token."""
     protocol = _protocol()
     endpoint = token_endpoint(grant)
     revocation_endpoint = TokenEndpoint(
@@ -310,7 +311,7 @@ def _stale_error() -> ProductError:
 
 def _refused_error(name: str, code: str, description: str) -> ProductError:
     reason = clean(description or code or "?")[:200].rstrip(".")
-    sentence = Sentence("{name} has not signed you in, and says: {reason}. Start again.", name=name, reason=reason)
+    sentence = Sentence("{name} refused the sign-in: {reason}. Start again.", name=name, reason=reason)
     return sign_in_error(sentence, code="tool_sign_in_refused", status=403)
 
 
@@ -323,10 +324,10 @@ def _require_sign_in(tool_server: ToolServer) -> None:
 def _find_client(
     tool_server: ToolServer, discovery: SignInDiscovery, *, redirect_uri: str, site: str, document: str, scope: str
 ) -> OAuthClient:
-    """Return the workspace as a client: the one of the administrator, the registered one, or the one of its document.
+    """Return the workspace as a client: the administrator's, the registered one, or the one of its document.
 
-    A registration comes before the document: it needs no way from the authorization server to this site, which a
-    workspace in a private network does not have.
+    A registration is preferred to the document: it works for a workspace in a private network, whose document the
+    authorization server cannot read.
     """
     if tool_server.client_id:
         return _manual_client(tool_server, discovery)
@@ -345,7 +346,7 @@ def _find_client(
             return document_client
         raise sign_in_error(
             Sentence(
-                "The sign-in server of {name} does not register clients by itself. An administrator has to make a "
+                "The sign-in server of {name} does not register clients automatically. An administrator must create a "
                 "client there, with the redirect address {redirect_uri}, and enter its ID.",
                 name=tool_server.name,
                 redirect_uri=redirect_uri,
@@ -392,7 +393,7 @@ def _register(
 
 
 def to_datetime(seconds: int) -> datetime | None:
-    """Return the time of a Unix time; None for 0 and for a time that no calendar has."""
+    """Return the time for a Unix time; None for 0 and for a time beyond the calendar."""
     try:
         return datetime.fromtimestamp(seconds, tz=UTC) if seconds > 0 else None
     except (OverflowError, OSError, ValueError):
@@ -400,7 +401,7 @@ def to_datetime(seconds: int) -> datetime | None:
 
 
 def _requested_scope(user: AbstractUser, tool_server: ToolServer, discovery: SignInDiscovery) -> str:
-    """Return the scope to ask for: that of the server, and what it has lately refused a call of this person for."""
+    """Return the scope to ask for: the server's, and the scope that it demanded for a refused call of this person."""
     grant = ToolGrant.objects.visible_to(user).filter(tool_server=tool_server).first()
     scopes = discovery.scope.split()
     if grant is not None and grant.missing_scope and matches_server(grant):

@@ -1,7 +1,7 @@
 """Send the requests of a sign-in, within limits of time and size.
 
-An administrator has named the hosts of the tool server and, if the row has an issuer, of the authorization server. They
-may be in a private network. All other addresses come from documents of servers, so they must be public and use https.
+The administrator names the host of the tool server and, with an issuer, the host of the authorization server. These
+hosts may be in a private network. Other addresses come from documents of servers, so they must be public and use https.
 Redirects are not followed.
 """
 
@@ -53,9 +53,9 @@ async def send(request: httpx2.Request, named_hosts: Collection[str], *, body: b
             Sentence("{host} cannot be reached, or its certificate is not valid.", host=host)
         ) from error
     except (httpx2.HTTPError, httpx2.InvalidURL) as error:
-        raise _unreachable_error(Sentence("{host} gave an answer that cannot be read.", host=host)) from error
+        raise _unreachable_error(Sentence("{host} sent an unreadable answer.", host=host)) from error
     if is_cut:
-        raise _unreachable_error(Sentence("{host} gave an answer that is too large.", host=host))
+        raise _unreachable_error(Sentence("{host} sent an answer that is too large.", host=host))
     headers = {name: response.headers[name] for name in _READ_HEADERS if name in response.headers}
     return httpx2.Response(response.status_code, headers=headers, content=content, request=request)
 

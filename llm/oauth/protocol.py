@@ -1,13 +1,15 @@
 """Speak OAuth 2.1 with a tool server and its authorization server, as the Model Context Protocol asks.
 
-1. `discover` asks the tool server without a token. Its refusal, or a well-known address, leads to its metadata (RFC
-   9728), and these to the metadata of the authorization server (RFC 8414, OpenID Connect Discovery).
+1. `discover` sends the tool server a request without a token. Its refusal, or a well-known address, leads to its
+   metadata (RFC 9728). They lead to the metadata of the authorization server (RFC 8414, OpenID Connect Discovery).
 2. `register_client` makes the workspace a client there (RFC 7591).
-3. `authorization_url` is where the person's browser goes, with PKCE (S256), a state and the resource (RFC 8707).
+3. `authorization_url` returns the address for the person's browser, with PKCE (S256), a state and the resource (RFC
+   8707).
 4. `exchange_code` trades the code for tokens, `refresh_tokens` renews them, and `revoke_token` ends them (RFC 7009).
 
-The documents are read by the classes of the protocol's package. Its own flow is not used: it waits in one process for a
-browser, and keeps one person's tokens. Import this module only to sign in: loading the package takes half a second.
+The documents are read with the classes of the package `mcp`. Its own flow is not used, since it waits in one process
+for a browser, and stores the tokens of one person. Import this module only to sign in: loading the package takes half a
+second.
 """
 
 import base64
@@ -53,17 +55,20 @@ from llm.oauth.values import (
     Tokens,
 )
 
-# The preferred one first. Servers disagree on how a secret is encoded for HTTP Basic, but not for a form.
+# In order of preference. Servers disagree on the encoding of a secret for HTTP Basic, but not for a form.
 AUTH_METHODS = ("client_secret_post", "client_secret_basic", "none")
 GOOGLE_ISSUER = "https://accounts.google.com"
 MAX_TOKEN = 20_000  # characters
-MAX_QUOTE = 300  # characters of a server's own words in a sentence
+MAX_QUOTE = 300  # characters of a server's text in a sentence
 _DENIED_STATUSES = (401, 403)
 _TEMPORARY_ERRORS = ("temporarily_unavailable", "server_error", "slow_down")
 
 
 async def discover(target: SignInTarget) -> SignInDiscovery:
-    """Find the authorization server. Raises `tool_sign_in_unreachable` and `tool_sign_in_failed` (502)."""
+    """Find the authorization server.
+
+    Raises `tool_sign_in_unreachable`, `tool_sign_in_issuer` and `tool_sign_in_failed` (502).
+    """
     challenge = await _fetch_challenge(target)
     sources: list[str] = []
     resource = await _fetch_resource_metadata(target, challenge, sources)
@@ -75,13 +80,13 @@ async def discover(target: SignInTarget) -> SignInDiscovery:
         expected = issuer
     metadata = await _fetch_server_metadata(target, issuer, expected, sources)
     methods = metadata.code_challenge_methods_supported
-    # The protocol asks clients to refuse a server that does not name PKCE. Some name nothing and support it; an
-    # administrator who names the client by hand vouches for those.
+    # The protocol demands that clients refuse a server that does not list PKCE. Some servers list nothing, but support
+    # it. An administrator who enters a client ID vouches for them.
     if "S256" not in (methods or ()) and (methods or not target.client_id):
         raise sign_in_error(
             Sentence(
-                "The sign-in of {name} does not say that it supports PKCE with S256, which protects codes. Ask its "
-                "operator, or enter the ID of a client of your own there.",
+                "The sign-in server of {name} does not list PKCE with S256, which protects codes. Ask its operator, or "
+                "enter the ID of your own client there.",
                 name=target.name,
             )
         )
@@ -94,7 +99,7 @@ async def discover(target: SignInTarget) -> SignInDiscovery:
         token_endpoint=str(metadata.token_endpoint),
         registration_endpoint=str(metadata.registration_endpoint or ""),
         revocation_endpoint=str(metadata.revocation_endpoint or ""),
-        # Without metadata nothing is named: such servers may refuse the parameter.
+        # Servers without metadata may refuse the parameter `resource`.
         resource=str(resource.resource) if resource is not None else "",
         scope=scope or "",
         auth_methods=tuple(metadata.token_endpoint_auth_methods_supported or ("client_secret_basic",)),
@@ -107,7 +112,7 @@ async def discover(target: SignInTarget) -> SignInDiscovery:
 
 
 async def _fetch_challenge(target: SignInTarget) -> httpx2.Response:
-    """Return the answer of the tool server to a request without a token."""
+    """Return the response of the tool server to a request without a token."""
     if target.sse:
         request = httpx2.Request("GET", target.address, headers={"Accept": "text/event-stream"})
     else:
@@ -136,7 +141,7 @@ async def _fetch_resource_metadata(
     for url in build_protected_resource_metadata_discovery_urls(metadata_url, target.address):
         response = await _fetch_metadata(target, url)
         if response.status_code >= 500 or response.status_code == 429:
-            # A failing server says nothing about whether it has metadata.
+            # A server that fails may still have metadata.
             raise _status_error(response)
         metadata = await handle_protected_resource_response(response)
         if metadata is not None:
@@ -144,8 +149,8 @@ async def _fetch_resource_metadata(
             if not check_resource_allowed(requested_resource=own_url, configured_resource=str(metadata.resource)):
                 raise sign_in_error(
                     Sentence(
-                        "{name} says that its sign-in is for {resource}, which is another address. Correct the URL of "
-                        "the tool server, or tell its operator.",
+                        "The sign-in of {name} is for another address, {resource}. Correct the URL of the tool server, "
+                        "or tell its operator.",
                         name=target.name,
                         resource=str(metadata.resource)[:MAX_QUOTE],
                     )
@@ -165,8 +170,8 @@ async def _fetch_server_metadata(
             raise _status_error(response)
         if metadata is None:
             continue
-        # Servers of Google and others differ from their tool servers' documents by the slash at the end. Both spellings
-        # lead to the same metadata (RFC 8414, section 3.1), so they name the same server.
+        # The issuers of Google and others differ from those in the documents of their tool servers by a slash at the
+        # end. Both spellings lead to the same metadata (RFC 8414, section 3.1), so they name the same server.
         if str(metadata.issuer).rstrip("/") != expected.rstrip("/"):
             raise sign_in_error(
                 Sentence(
@@ -182,7 +187,7 @@ async def _fetch_server_metadata(
         return metadata
     raise sign_in_error(
         Sentence(
-            "{name} does not say where people sign in. Check its URL, or enter the issuer of its sign-in server.",
+            "{name} does not name its sign-in server. Check its URL, or enter the issuer of its sign-in server.",
             name=target.name,
         )
     )
@@ -193,13 +198,13 @@ async def _fetch_metadata(target: SignInTarget, url: str) -> httpx2.Response:
         request = create_oauth_metadata_request(url)
     except (httpx2.InvalidURL, ValueError) as error:
         raise sign_in_error(
-            Sentence("{name} names an address that is none: {url}.", name=target.name, url=clean(url)[:MAX_QUOTE])
+            Sentence("{name} names an invalid address: {url}.", name=target.name, url=clean(url)[:MAX_QUOTE])
         ) from error
     return await send(request, target.named_hosts)
 
 
 def _require_storable(target: SignInTarget, discovery: SignInDiscovery) -> None:
-    """Refuse addresses that are too long to be stored, and browsers' addresses without encryption."""
+    """Raise `tool_sign_in_failed` for texts that are too long to store, and for a sign-in page without encryption."""
     texts = (
         discovery.issuer,
         discovery.authorization_endpoint,
@@ -227,15 +232,16 @@ def _require_storable(target: SignInTarget, discovery: SignInDiscovery) -> None:
 async def register_client(
     target: SignInTarget, discovery: SignInDiscovery, *, redirect_uri: str, site: str, scope: str
 ) -> OAuthClient:
-    """Register the workspace as a client. `scope`: what it will ask for.
+    """Register the workspace as a client. `scope`: the permissions that it will ask for.
 
-    Raises `tool_sign_in_registration` (502) if the server refuses it.
+    Raises `tool_sign_in_registration` if the server refuses it, `tool_sign_in_unreachable` and `tool_sign_in_failed`
+    (502).
     """
     supported = [method for method in AUTH_METHODS if method in discovery.auth_methods]
     if not supported:
         raise sign_in_error(
             Sentence(
-                "The sign-in server of {name} wants clients to authenticate with {methods}, which is not supported.",
+                "The sign-in server of {name} requires the client authentication {methods}, which is not supported.",
                 name=target.name,
                 methods=", ".join(discovery.auth_methods)[:MAX_QUOTE],
             )
@@ -280,7 +286,7 @@ def client_metadata(*, redirect_uri: str, site: str, auth_method: str, scope: st
 def authorization_url(
     discovery: SignInDiscovery, client: OAuthClient, *, redirect_uri: str, state: str, challenge: str, scope: str
 ) -> str:
-    """Return the address of the page on which the person signs in. `challenge`: that of PKCE."""
+    """Return the address of the page on which the person signs in. `challenge`: the challenge of PKCE."""
     parameters = {
         "response_type": "code",
         "client_id": client.client_id,
@@ -292,12 +298,12 @@ def authorization_url(
     if discovery.resource:
         parameters["resource"] = discovery.resource
     if discovery.issuer.rstrip("/") == GOOGLE_ISSUER:
-        # Google gives refresh tokens for these parameters, and not for the scope `offline_access`.
+        # Google sends refresh tokens for these parameters, not for the scope `offline_access`.
         parameters |= {"access_type": "offline", "prompt": "consent"}
     if scope:
         parameters["scope"] = scope
         if "offline_access" in scope.split():
-            parameters["prompt"] = "consent"  # OpenID Connect Core 11 asks for it
+            parameters["prompt"] = "consent"  # required by OpenID Connect Core, section 11
     return str(httpx2.URL(discovery.authorization_endpoint).copy_merge_params(parameters))
 
 
@@ -335,14 +341,17 @@ async def refresh_tokens(endpoint: TokenEndpoint, *, refresh_token: str) -> Toke
 
 
 def missing_scope(response: httpx2.Response) -> str | None:
-    """Return the scope for which a tool server refuses a call, empty if it does not name it; else None."""
+    """Return the scope that a tool server demands for a refused call, empty if it is not named.
+
+    None for other responses.
+    """
     if extract_field_from_www_auth(response, "error") != "insufficient_scope":
         return None
     return clean(extract_scope_from_www_auth(response) or "")
 
 
 async def revoke_token(endpoint: TokenEndpoint, *, token: str, hint: str) -> None:
-    """Ask the server to end a token (RFC 7009). `hint`: its kind. Raises `SignInUnavailable`."""
+    """Revoke a token (RFC 7009). `hint`: the kind of the token. Raises `SignInUnavailable`."""
     response = await _post_form(endpoint, {"token": token, "token_type_hint": hint})
     if response.status_code != 200:
         raise SignInUnavailable(_status_sentence(response))
@@ -352,7 +361,7 @@ async def _request_tokens(endpoint: TokenEndpoint, form: Mapping[str, str]) -> T
     response = await _post_form(endpoint, {**form, **({"resource": endpoint.resource} if endpoint.resource else {})})
     host = response.request.url.host
     code, description = _read_error(response)
-    # Some servers answer a refusal with status 200.
+    # Some servers refuse with status 200.
     if code and code not in _TEMPORARY_ERRORS and response.status_code < 500 and response.status_code != 429:
         raise GrantRefused(code, description)
     if response.status_code not in (200, 201):
@@ -360,12 +369,12 @@ async def _request_tokens(endpoint: TokenEndpoint, form: Mapping[str, str]) -> T
     try:
         token = OAuthToken.model_validate_json(response.content)
     except ValidationError as error:
-        raise SignInUnavailable(Sentence("{host} gave an answer that cannot be read.", host=host)) from error
+        raise SignInUnavailable(Sentence("{host} sent an unreadable answer.", host=host)) from error
     refresh_token, scope = token.refresh_token or "", token.scope or ""
     if max(len(token.access_token), len(refresh_token)) > MAX_TOKEN or len(scope) > MAX_ADDRESS:
-        raise SignInUnavailable(Sentence("{host} gave an answer that is too large.", host=host))
+        raise SignInUnavailable(Sentence("{host} sent an answer that is too large.", host=host))
     if not (token.access_token.isascii() and token.access_token.isprintable()):
-        raise SignInUnavailable(Sentence("{host} gave a token that cannot be sent.", host=host))
+        raise SignInUnavailable(Sentence("{host} sent a token with characters that no header can hold.", host=host))
     return Tokens(token.access_token, refresh_token, token.expires_in, scope)
 
 
@@ -399,8 +408,8 @@ def _read_error(response: httpx2.Response) -> tuple[str, str]:
 def _registration_error(target: SignInTarget, response: httpx2.Response) -> ProductError:
     code, description = _read_error(response)
     sentence = Sentence(
-        "The sign-in server of {name} does not register this workspace as a client, and says: {reason}. An "
-        "administrator can enter the ID of a client that was made there by hand.",
+        "The sign-in server of {name} does not register this workspace as a client: {reason}. An administrator can "
+        "create a client there by hand, and enter its ID.",
         name=target.name,
         reason=(description or code or str(response.status_code)).rstrip("."),
     )

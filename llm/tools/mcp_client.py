@@ -462,7 +462,7 @@ class _CappedStream(httpx2.AsyncByteStream):
                 replace_answer = len(piece) - line_end
             if replace_answer > self._max_bytes:
                 self._exchange.too_large = True
-                raise httpx2.ReadError(f"more than {self._most} bytes")
+                raise httpx2.ReadError(f"more than {self._max_bytes} bytes")
             yield piece
 
     async def aclose(self) -> None:

@@ -14,7 +14,7 @@ from chat.models.conversation_state import ChatScope
 from chat.prompts.turn_context import TurnContext, base_context
 from core import background
 from core.sentences import NO_SENTENCE
-from llm.known_models import known_efforts
+from llm.known_models import efforts_of
 from llm.models import Model, Provider
 from personas.models import BudgetProfile, Persona
 from tests.application import Application
@@ -207,12 +207,12 @@ def test_a_message_that_waits_is_sent_with_the_effort_it_was_written_with(
 
 
 def test_an_admin_sets_what_a_model_takes_and_new_models_get_what_is_known() -> None:
-    assert known_efforts("gpt-5.6-terra") == ["none", "low", "medium", "high", "xhigh", "max"]
-    assert known_efforts("openai/gpt-5") == ["minimal", "low", "medium", "high"]
-    assert known_efforts("claude-opus-5-5-20261001") == ["low", "medium", "high", "xhigh", "max"]
-    assert known_efforts("models/gemini-3-pro") == ["low", "medium", "high"]
-    assert known_efforts("deepseek-v4-flash") == ["none", "high", "max"]
-    assert known_efforts("openai/gpt-oss-20b") == ["low", "medium", "high"]
-    assert known_efforts("llama3.2:3b") == known_efforts("gpt-4.1") == []
+    assert efforts_of("gpt-5.6-terra") == ["none", "low", "medium", "high", "xhigh", "max"]
+    assert efforts_of("openai/gpt-5") == ["minimal", "low", "medium", "high"]
+    assert efforts_of("claude-opus-5-5-20261001") == ["low", "medium", "high", "xhigh", "max"]
+    assert efforts_of("models/gemini-3-pro") == ["low", "medium", "high"]
+    assert efforts_of("deepseek-v4-flash") == ["none", "high", "max"]
+    assert efforts_of("openai/gpt-oss-20b") == ["low", "medium", "high"]
+    assert efforts_of("llama3.2:3b") == efforts_of("gpt-4.1") == []
     with pytest.raises(ValidationError):
         Model(name="m", efforts=["low"], effort="high").clean()

@@ -149,7 +149,7 @@ def test_who_has_not_signed_in_gets_no_tools_and_the_server_no_request(
         with pytest.raises(ServerFailed) as failure:
             asyncio.run(list_tools(server))
         assert failure.value.code == "tool_server_sign_in_required"
-        assert "wants each person to sign in. Sign in to it under “Connected tools”" in failure.value.sentence.english
+        assert "Sign in under “Connected tools”" in failure.value.sentence.english
     assert oauth.accounts.calls == []
 
 

@@ -155,7 +155,7 @@ def test_a_call_sends_each_argument_to_its_place_with_the_secret(shop: PetShop) 
             server_of(shop), "GET /pets",
             **{"limit": 5, "tags": ["a b", "c"], "filter_age": 3, "near": {"lat": 1.5}, "X-Trace": "t1"},
         )  # fmt: skip
-    assert json.loads(output.text) == {"path": "/v1/pets"} and not output.error and output.whole == output.text
+    assert json.loads(output.text) == {"path": "/v1/pets"} and not output.error and output.full_text == output.text
     [request] = shop.requests
     assert request.line == "GET /v1/pets?limit=5&tags=a%20b&tags=c&filter%5Bage%5D=3&near%5Blat%5D=1.5"
     assert request.headers["X-Key"] == "secret" and request.headers["X-Trace"] == "t1"
@@ -223,10 +223,10 @@ def test_a_server_that_is_away_is_an_output() -> None:
 def test_files_of_answers_become_files(shop: PetShop) -> None:
     shop.answers["/v1/pets/7/picture"] = (200, "image/png", PNG)
     output = call(server_of(shop), "GET /pets/{petId}/picture", petId="7")
-    [file] = output.returned
+    [file] = output.tool_files
     assert file.image and file.content == PNG and file.name == "picture.png" and "picture.png" in output.text
     shop.answers["/v1/pets/7/picture"] = (200, "application/pdf", b"%PDF-1.4 ...")
-    [file] = call(server_of(shop), "GET /pets/{petId}/picture", petId="7").returned
+    [file] = call(server_of(shop), "GET /pets/{petId}/picture", petId="7").tool_files
     assert not file.image and file.name == "picture.pdf"
 
 
