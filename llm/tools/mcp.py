@@ -1,8 +1,8 @@
 """List and call the tools of tool servers: of MCP servers, and of servers that an OpenAPI document describes.
 
-Calls of a conversation share a session (`llm.tools.mcp_sessions`). A list is asked for in a session of its own, unless
-one is open. The tools of a list are checked one by one: a tool that cannot be offered is left out and
-reported, and the others stay.
+Calls of a conversation share a session (`llm.tools.mcp_sessions`). A list is requested in the open session, else in a
+session of its own. The tools of a list are checked one by one: a tool that cannot be offered is left out and reported,
+and the others are offered.
 """
 
 import asyncio
@@ -30,8 +30,8 @@ MAX_TOOLS = 1_000  # per server
 MAX_DESCRIPTION = 20_000  # characters
 MAX_LISTING = 4_000_000  # characters of all definitions per server
 MAX_NAME = 64  # characters; every provider accepts names of this length
-LIST_TIMEOUT = 15.0
-MAX_FORMS = 5  # forms with which one call may ask the person; further ones are declined
+LIST_TIMEOUT = 15.0  # seconds
+MAX_FORMS = 5  # forms with which one call may ask the person; more are declined
 _NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9_-]")
 SESSIONS_MODULE = "llm.tools.mcp_sessions"
 _DIGEST_LENGTH = 8  # characters of a digest that distinguishes equal names
@@ -40,7 +40,7 @@ _DIGEST_LENGTH = 8  # characters of a digest that distinguishes equal names
 class ServerTool:
     """One tool of a server. `asks`: a person must allow each call.
 
-    `scope`: the place whose calls share a session; None for a session for each call.
+    `scope`: calls of the same scope share a session. None: each call has a session of its own.
     """
 
     def __init__(
@@ -58,7 +58,7 @@ class ServerTool:
 
     async def run(self, arguments: Mapping[str, Any]) -> ToolOutput:
         await _load_sessions_module()
-        from llm.tools import mcp_sessions  # noqa: PLC0415 - read by `_load_sessions_module`, not at the start
+        from llm.tools import mcp_sessions  # noqa: PLC0415 - loaded by `_load_sessions_module`, not at the start
 
         return await mcp_sessions.call_tool(self._server, self.name_at_server, arguments, self._scope)
 
@@ -100,12 +100,12 @@ class Listing:
 async def list_tools(server: ToolServerConfig, scope: SessionScope | None = None) -> Listing:
     """Ask a server for its tools, in the open session of the scope if there is one. Raises `ServerFailed`.
 
-    A server that an OpenAPI document describes is not asked.
+    The tools of a server with an OpenAPI document are known without a request.
     """
     if server.operations is not None:
         return Listing(tools_from_json(server, server.operations))
     await _load_sessions_module()
-    from llm.tools import mcp_sessions  # noqa: PLC0415 - read by `_load_sessions_module`, not at the start
+    from llm.tools import mcp_sessions  # noqa: PLC0415 - loaded by `_load_sessions_module`, not at the start
 
     raw = await mcp_sessions.list_raw_tools_in_scope(server, MAX_TOOLS, LIST_TIMEOUT, scope)
     # In a thread: a long list takes a fraction of a second, which would block the other answers of this loop.
@@ -113,7 +113,7 @@ async def list_tools(server: ToolServerConfig, scope: SessionScope | None = None
 
 
 def tools_changed(scope: SessionScope) -> bool:
-    """Return whether a server has said in a session of the scope that its tools changed since they were listed."""
+    """Return whether a server has notified a session of the scope that its tools changed since the last listing."""
     sessions = _loaded_sessions_module()
     return sessions is not None and sessions.tools_changed(scope)
 
@@ -130,7 +130,7 @@ def build_listing(
 ) -> Listing:
     """Return the tools of a server's raw list. A bad tool does not affect the others.
 
-    `endless`: the pages of the server's list did not end.
+    `endless`: the pages of the server's list do not end.
     """
     tools: dict[str, ServerTool] = {}
     problems: list[ToolProblem] = []
@@ -143,7 +143,7 @@ def build_listing(
             continue
         name = tool_name(server.name, name_at_server, tools)
         if name_at_server in seen_names:
-            reason = Sentence("The server lists two tools of this name; the first is offered.")
+            reason = Sentence("The server lists two tools with this name. Only the first is offered.")
             problems.append(ToolProblem(name, reason))
             continue
         seen_names.add(name_at_server)
@@ -156,14 +156,14 @@ def build_listing(
         characters += len(description) + len(json.dumps(schema))
         if characters > MAX_LISTING:
             reason = Sentence(
-                "The list of this server is longer than {max_listing} characters; this tool is beyond that.",
+                "The list of this server is longer than {max_listing} characters. This tool is after the limit.",
                 max_listing=MAX_LISTING,
             )
             problems.append(ToolProblem(name, reason))
             continue
         if len(description) > MAX_DESCRIPTION:
             reason = Sentence(
-                "Its description has {description} characters; the first {max_description} are sent.",
+                "Its description has {description} characters. Only the first {max_description} are sent.",
                 description=len(description),
                 max_description=MAX_DESCRIPTION,
             )
@@ -172,11 +172,11 @@ def build_listing(
         tools[name] = ServerTool(server, name_at_server, definition, scope)
     if len(raw) > MAX_TOOLS:
         reason = Sentence(
-            "The server lists more than {max_tools} tools; those beyond are not read.", max_tools=MAX_TOOLS
+            "The server lists more than {max_tools} tools. Only the first {max_tools} are read.", max_tools=MAX_TOOLS
         )
         problems.append(ToolProblem(f"{server.name}: more tools", reason))
     elif endless:
-        reason = Sentence("The pages of the server's list do not end; those beyond are not read.")
+        reason = Sentence("The pages of the server's list do not end. Only the first pages are read.")
         problems.append(ToolProblem(f"{server.name}: more tools", reason))
     return Listing(list(tools.values()), problems)
 
@@ -198,7 +198,10 @@ def _choose_description(tool: Mapping[str, Any], name_at_server: str) -> str:
 def build_operation_tools(
     server: ToolServerConfig, operations: Iterable[Operation], unasked: Collection[str]
 ) -> list[OperationTool]:
-    """Return the tools for operations. Those that change something ask, but for the keys in `unasked`."""
+    """Return the tools for operations.
+
+    Operations that may change something ask, except those with keys in `unasked`.
+    """
     tools: dict[str, OperationTool] = {}
     for operation in operations:
         name = tool_name(server.name, operation.name, tools)
@@ -226,11 +229,11 @@ def tools_from_json(server: ToolServerConfig, listing: Iterable[StoredServerTool
     return [_tool_from_json(server, each) for each in listing]
 
 
-def _tool_from_json(server: ToolServerConfig, to_json: StoredServerTool) -> ServerTool:
-    definition = ToolDefinition(to_json["name"], to_json["description"], to_json["parameters"])
-    if "operation" in to_json:
-        return OperationTool(server, to_json["tool"], definition, to_json["operation"])
-    return ServerTool(server, to_json["tool"], definition)
+def _tool_from_json(server: ToolServerConfig, stored: StoredServerTool) -> ServerTool:
+    definition = ToolDefinition(stored["name"], stored["description"], stored["parameters"])
+    if "operation" in stored:
+        return OperationTool(server, stored["tool"], definition, stored["operation"])
+    return ServerTool(server, stored["tool"], definition)
 
 
 def problems_to_json(problems: Iterable[ToolProblem]) -> list[StoredProblem]:
@@ -249,5 +252,5 @@ async def _load_sessions_module() -> None:
 
 
 def _loaded_sessions_module() -> ModuleType | None:
-    """Return the module of sessions if it is loaded. There is no session otherwise."""
+    """Return the module of sessions, or None if it is not loaded. Then there is no session."""
     return sys.modules.get(SESSIONS_MODULE)

@@ -1,8 +1,8 @@
 """Speak with MCP servers: connect, list tools, and call a tool.
 
-Import this module only to call a tool server: importing the protocol's package takes a quarter of a process's start.
+Import this module only to call a tool server, since importing the package `mcp` takes half a second.
 
-The package validates a list of tools, or a result, as a whole, so one bad tool would make it refuse all others. So this
+The package validates a list of tools, or a result, as a whole, so it would refuse all tools for one bad tool. This
 module reads the raw answers itself, part by part:
 
 1. `converse` opens a session and asks it a question. `ask_once` does so in a task of its own, for one question;
@@ -48,10 +48,10 @@ from llm.tools.servers import ServerFailed, ToolServerConfig
 from llm.types.tools import progress_reporter
 
 MAX_BYTES = 16_000_000  # per answer
-MAX_SSE_EVENT = 1_000_000  # bytes per answer of a server over SSE; the package's own client reads no longer event
-SILENCE_TIMEOUT = 900.0  # seconds without an event after which a stream counts as broken, where silence is normal
+MAX_SSE_EVENT = 1_000_000  # bytes per event of a server over SSE, like in the package's own client
+SILENCE_TIMEOUT = 900.0  # seconds without an event after which a stream that is often silent counts as broken
 MAX_PAGES = 100  # per list of tools
-MAX_PROGRESS = 200  # characters of the message of a tool's progress
+MAX_PROGRESS = 200  # characters of a message about progress
 
 logger = logging.getLogger(__name__)
 Answer = TypeVar("Answer")
@@ -73,8 +73,8 @@ _detached_tasks: set[asyncio.Task[Any]] = set()  # strong references, since the 
 def call_question(server: ToolServerConfig, tool: str, arguments: Mapping[str, Any]) -> Question[JsonObject]:
     """Return the question that calls a tool. Its answer is the tool's raw result.
 
-    The question may be asked in another task. What it sends is recorded for the task that calls this function, and
-    progress is reported to it.
+    The question may be asked in another task. Its requests are recorded for the task that calls this function, and its
+    progress is reported to that task.
     """
     context = copy_context()
     report = progress_reporter()
@@ -92,7 +92,7 @@ def call_question(server: ToolServerConfig, tool: str, arguments: Mapping[str, A
 
 
 def describe_progress(done: float, total: float | None, message: str | None) -> str:
-    """Return the words for a tool's progress: the percentage, if the total is known, and the server's message."""
+    """Return a text for a tool's progress: the percentage, if the total is known, and the server's message."""
     percentage = f"{min(100, max(0, round(100 * done / total)))} %" if total else ""
     return " · ".join(filter(None, (percentage, clean(message or "").strip()[:MAX_PROGRESS]))) or f"{done:g}"
 
@@ -105,21 +105,21 @@ class RawListing:
     endless: bool = False
 
 
-async def list_raw_tools(server: ToolServerConfig, most: int, timeout: float) -> RawListing:
-    """Return the server's first tools, unparsed. Returns `most` + 1 tools if there are more than `most`.
+async def list_raw_tools(server: ToolServerConfig, max_tools: int, timeout: float) -> RawListing:
+    """Return the server's first tools, unparsed. Returns `max_tools` + 1 tools if there are more than `max_tools`.
 
     Raises `ServerFailed`, also after `timeout` seconds.
     """
     exchange = Exchange()
     try:
         async with asyncio.timeout(timeout):
-            return await ask_once(server, list_question(most), exchange)
+            return await ask_once(server, list_question(max_tools), exchange)
     except TimeoutError as error:
         raise mcp_failures.timeout_failure(server, timeout, exchange) from error
 
 
-def list_question(most: int) -> Question[RawListing]:
-    """Return the question that lists tools. It stops after `most` + 1 tools."""
+def list_question(max_tools: int) -> Question[RawListing]:
+    """Return the question that lists tools. It stops after `max_tools` + 1 tools."""
 
     async def ask(client: Client, answer: RawAnswer) -> RawListing:
         tools: list[Any] = []
@@ -128,15 +128,15 @@ def list_question(most: int) -> Question[RawListing]:
             page = await client.list_tools(cursor=cursors[-1] if cursors else None)
             listed_tools = answer.result.get("tools")
             if not isinstance(listed_tools, list):
-                raise ValueError("what should be a list of tools is none")
+                raise ValueError("the tools are not a list")
             tools += listed_tools
             cursor = page.next_cursor
-            if not cursor or len(tools) > most:
-                return RawListing(tools[: most + 1])
+            if not cursor or len(tools) > max_tools:
+                return RawListing(tools[: max_tools + 1])
             if cursor in cursors:
                 break
             cursors.append(cursor)
-        return RawListing(tools[: most + 1], endless=True)
+        return RawListing(tools[: max_tools + 1], endless=True)
 
     return ask
 
@@ -144,8 +144,8 @@ def list_question(most: int) -> Question[RawListing]:
 async def ask_once(server: ToolServerConfig, question: Question[Answer], exchange: Exchange) -> Answer:
     """Ask a question in a session of its own. Raises `ServerFailed`.
 
-    The session runs in a separate task. A cancelled caller does not wait for it: closing a session may take seconds,
-    and a stopped turn must not wait for that.
+    The session runs in a separate task, and a cancelled caller does not wait for it: a stopped turn must not wait for
+    the seconds that closing a session may take.
     """
     task = start_detached(converse(server, question, exchange))
     try:
@@ -156,7 +156,7 @@ async def ask_once(server: ToolServerConfig, question: Question[Answer], exchang
 
 
 def start_detached(work: Coroutine[Any, Any, Answer]) -> "asyncio.Task[Answer]":
-    """Return a task that nobody has to wait for."""
+    """Start a task that needs no waiting caller, and return it."""
     task = asyncio.create_task(work)
     _detached_tasks.add(task)
     task.add_done_callback(_discard_task)
@@ -179,8 +179,8 @@ async def converse(
     """Open a session, ask the question and close the session. Raises `ServerFailed`.
 
     `on_message` gets the method of each request and notification of the server. `elicit` answers its questions to
-    people; without it the server knows that it cannot ask. The session must be closed by the task that opened it, so
-    this coroutine is one task's whole work.
+    people. Without it, the server knows that it cannot ask. Run this coroutine in a task of its own, since the task
+    that opens a session must close it.
     """
     if any(map(is_lost, server.secrets.values())):
         lost = Sentence(KEY_LOST)
@@ -216,7 +216,7 @@ def _server_message(error: BaseException) -> str:
 
 
 async def ask_in_session(client: Client, question: Question[Answer]) -> Answer:
-    """Ask a question in an open session. Several may be asked at the same time, each in a task of its own."""
+    """Ask a question in an open session. Several tasks may do so at the same time."""
     answer = RawAnswer()
     token = _current_answer.set(answer)
     try:
@@ -254,9 +254,9 @@ async def _watch_streams(
 
 
 class _RawAnswers:
-    """The questions of a session that wait for the raw answer to a `tools/list` or `tools/call` request.
+    """The questions of a session that wait for a raw answer to `tools/list` or `tools/call`.
 
-    The package gets an empty answer instead, since it would refuse the whole answer because of one unknown part.
+    The package gets an empty answer instead, since it would refuse the whole answer for one unknown part.
     """
 
     _PASSED_ON = ("resultType", "ttlMs", "cacheScope")
@@ -266,7 +266,7 @@ class _RawAnswers:
         self._waiting: dict[Any, tuple[str, RawAnswer]] = {}  # the method and the question, by the id of the request
 
     def note_request(self, item: SessionMessage) -> None:
-        """Note a request. It is written by the task of its question."""
+        """Remember a request with its question. Call this in the task of the question."""
         answer = _current_answer.get()
         if (
             answer is not None
@@ -276,6 +276,7 @@ class _RawAnswers:
             self._waiting[item.message.id] = item.message.method, answer
 
     def replace_answer(self, item: Any) -> Any:
+        """Return the message for the package. Give a raw answer to its question, and return an empty answer instead."""
         if not isinstance(item, SessionMessage):
             return item
         message = item.message
@@ -302,7 +303,7 @@ class _RawAnswers:
         return SessionMessage(replaced, item.metadata)
 
     def _report_requests(self, requests: Any) -> None:
-        """Notice the requests in an answer that needs input. Since 2026-07-28 a server asks in this way."""
+        """Report the requests in an answer that needs input. Servers ask in this way since 2026-07-28."""
         for request in requests.values() if isinstance(requests, Mapping) else ():
             if isinstance(request, Mapping) and isinstance(request.get("method"), str):
                 self._on_message(request["method"])
@@ -370,13 +371,13 @@ class _WatchedWriteStream:
 def _http_client(server: ToolServerConfig, exchange: Exchange, *, asks: bool) -> httpx2.AsyncClient:
     """Return a client that sends the server's secrets and watches its responses.
 
-    `asks`: the server may ask people, and says nothing while it waits for their answer.
+    `asks`: the server may ask people, and is silent while it waits for their answer.
     """
 
     async def watch(response: httpx2.Response) -> None:
         await _watch_response(response, exchange, sse=server.sse)
 
-    # The one stream of an SSE server says nothing between two calls, either.
+    # The only stream of an SSE server is also silent between two calls.
     read = SILENCE_TIMEOUT if server.sse or asks else server.timeout
     return httpx2.AsyncClient(
         headers={**server.secrets, "Accept-Encoding": "identity"},
@@ -387,7 +388,7 @@ def _http_client(server: ToolServerConfig, exchange: Exchange, *, asks: bool) ->
 
 
 class _WatchedAuth(BearerAuth):
-    """Records why a request could not be sent with a token, since the package may replace the error."""
+    """Authentication that records why a request has no token, since the package may replace the error."""
 
     def __init__(self, bearer: PersonBearer, exchange: Exchange) -> None:
         super().__init__(bearer)
@@ -409,7 +410,7 @@ class _WatchedAuth(BearerAuth):
 
 @dataclass(frozen=True, slots=True)
 class _ClientFactory:
-    """A factory of HTTP clients for the package that returns the client that is there."""
+    """A factory of HTTP clients for the package. It always returns the same client."""
 
     client: httpx2.AsyncClient
 
@@ -425,7 +426,7 @@ class _ClientFactory:
 async def _watch_response(response: httpx2.Response, exchange: Exchange, *, sse: bool) -> None:
     """Record the status of a response, and wrap its body to limit its size: the client reads a JSON body as a whole.
 
-    `sse`: the request that opens the stream decides what kind of server it is, not those that carry messages.
+    `sse`: the status of the request that opens the stream counts, too, since it shows the kind of the server.
     """
     exchange.session = exchange.session or "mcp-session-id" in response.headers
     if response.status_code == 401:
@@ -435,7 +436,7 @@ async def _watch_response(response: httpx2.Response, exchange: Exchange, *, sse:
         exchange.media_type = response.headers.get("content-type", "").lower()
         exchange.location = response.headers.get("location", "") if 300 <= response.status_code < 400 else ""
     if response.headers.get("content-encoding", "identity") != "identity":
-        raise httpx2.DecodingError("packed though not asked for", request=response.request)
+        raise httpx2.DecodingError("compressed without a request for it", request=response.request)
     if isinstance(response.stream, httpx2.AsyncByteStream):
         response.stream = _CappedStream(response.stream, exchange, events=sse and response.request.method == "GET")
         media_type = response.headers.get("content-type", "").lower()
@@ -446,7 +447,10 @@ async def _watch_response(response: httpx2.Response, exchange: Exchange, *, sse:
 
 
 class _CappedStream(httpx2.AsyncByteStream):
-    """A body that raises after `MAX_BYTES`. With `events`, after a line of `MAX_SSE_EVENT` bytes: it has no end."""
+    """A body that raises after `MAX_BYTES`.
+
+    With `events`, it is endless, and raises after a line of `MAX_SSE_EVENT` bytes.
+    """
 
     def __init__(self, inner: httpx2.AsyncByteStream, exchange: Exchange, *, events: bool) -> None:
         self._inner = inner
@@ -455,12 +459,12 @@ class _CappedStream(httpx2.AsyncByteStream):
         self._max_bytes = MAX_SSE_EVENT if events else MAX_BYTES
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
-        replace_answer = 0
+        size = 0
         async for piece in self._inner:
-            replace_answer += len(piece)
+            size += len(piece)
             if self._events and (line_end := piece.rfind(b"\n")) >= 0:
-                replace_answer = len(piece) - line_end
-            if replace_answer > self._max_bytes:
+                size = len(piece) - line_end
+            if size > self._max_bytes:
                 self._exchange.too_large = True
                 raise httpx2.ReadError(f"more than {self._max_bytes} bytes")
             yield piece

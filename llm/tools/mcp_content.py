@@ -1,8 +1,8 @@
-"""Turn the raw result of an MCP tool into text for the model, and files.
+"""Turn the raw result of an MCP tool into text for the model and files.
 
 1. `to_output` goes through the parts of the result. One bad part does not affect the others.
 2. Text and links become text. An image, a sound or an embedded resource becomes a file, and the text names it.
-3. The text of an embedded text resource is also in the text of the result.
+3. The text of an embedded text resource is also a part of the text.
 """
 
 import base64
@@ -18,10 +18,10 @@ from core.text import clean
 from llm.types.tools import ToolFile, ToolOutput
 
 MAX_ADDRESS = 2_000  # characters of a resource's address, name or description
-MAX_FILES = 8  # files of one result; further ones are only named
+MAX_FILES = 8  # files of one result; more files are only named
 MAX_NAME = 200  # characters of a file's name
 NO_TEXT_NOTE = "The tool gave no text."
-# A part says `text/plain` for any text, so the name of the resource says more about it.
+# Media types that do not show the kind of a file. Parts have `text/plain` for any text, so the name shows more.
 _GENERIC_TYPES = ("", "text/plain", "application/octet-stream")
 _MEDIA_TYPE = re.compile(r"[a-z]{1,20}/[a-z0-9][a-z0-9.+-]{0,80}")
 _PATH_OR_CONTROL = re.compile(r"[\x00-\x1f\x7f/\\]")
@@ -41,7 +41,7 @@ def to_output(result: Mapping[str, Any], tool: str) -> ToolOutput:
 
 
 class _ResultParts:
-    """Collects the files of one result."""
+    """Collector of the files of one result."""
 
     def __init__(self, tool: str) -> None:
         self.files: list[ToolFile] = []
@@ -125,7 +125,7 @@ def _describe_link(block: Mapping[str, Any]) -> str:
 
 
 def _file_name(name: str, media_type: str) -> str:
-    """Return a name for a file of this type. A name without a suffix gets that of the type."""
+    """Return a name for a file of this type. A name without a suffix gets the suffix of the type."""
     plain = _PATH_OR_CONTROL.sub("_", name)[-MAX_NAME:]
     if "." in plain[1:-1] and media_type in _GENERIC_TYPES:
         return plain
@@ -135,7 +135,7 @@ def _file_name(name: str, media_type: str) -> str:
 
 
 def _guess_suffix(media_type: str) -> str | None:
-    """Return a suffix for an image or a sound that Python does not know, such as .wav for audio/wav."""
+    """Return a suffix for a type of image, sound or video that Python does not know, such as .wav for audio/wav."""
     kind, _, subtype = media_type.partition("/")
     suffix = subtype.removeprefix("x-")
     return f".{suffix}" if kind in ("image", "audio", "video") and suffix.isalnum() else None
@@ -156,7 +156,7 @@ def _media_type(block: Mapping[str, Any]) -> str:
 
 
 def _decode(data: Any) -> bytes:
-    """Return the bytes of a base64 text; empty if it is none."""
+    """Return the bytes of a base64 text; empty if it is invalid."""
     if not isinstance(data, str):
         return b""
     try:

@@ -17,7 +17,7 @@ from core.text import clean
 from llm.oauth.errors import SignInRequired, SignInUnavailable
 from llm.tools.servers import ServerFailed, ToolServerConfig
 
-# How much of the last output of a process is shown.
+# Bounds of the quoted last output of a process.
 MAX_TAIL_LINES = 8
 MAX_TAIL = 1_000  # characters
 MIN_SECRET_LENGTH = 4  # characters; a shorter text is no secret, and any word may contain it
@@ -40,11 +40,12 @@ _NO_HOST = re.compile(r"name or service|nodename|no address|name resolution|geta
 class Exchange:
     """Observations of one session with a server, which explain a failure.
 
-    `status` and `media_type`: of the newest answer over HTTP. `location`: the target of its redirect. `session`: the
-    server has named a session over HTTP. `ended`: the process has closed its output by itself. `exit_code`: how it
-    ended. `stderr`: its last bytes. `invalid_output`: the first output that is not a message of the protocol, or None.
-    `too_large`: an answer was too large to be read. `challenge`: the scheme of authentication that the server asks for,
-    in lower case. `sign_in`: why a request had no token of its person.
+    `status` and `media_type`: those of the newest answer over HTTP. `location`: the target of its redirect. `session`:
+    the server has opened a session over HTTP. `ended`: the process has closed its output by itself. `exit_code`: its
+    exit code, or None. `stderr`: the last bytes of its standard error. `invalid_output`: the first output that is not a
+    message of the protocol, or None. `too_large`: an answer was too large to be read. `challenge`: the header
+    `WWW-Authenticate` of the newest answer with status 401, in lower case. `sign_in`: the reason why a request had no
+    token of its person.
     """
 
     status: int = 0
@@ -67,7 +68,7 @@ class Exchange:
 def to_failure(
     server: ToolServerConfig, exchange: Exchange, error: BaseException | None, message: str = ""
 ) -> ServerFailed:
-    """Return the failure of a session. `message`: the server's own words, if it answered with an error."""
+    """Return the failure of a session. `message`: the server's own message if it answered with an error."""
     if (sign_in_problem := _sign_in_problem(exchange, error)) is not None:
         code = SIGN_IN_REQUIRED if isinstance(sign_in_problem, SignInRequired) else "tool_server_sign_in"
         return ServerFailed(sign_in_problem.sentence, code)
@@ -76,14 +77,16 @@ def to_failure(
         refusal = without_secrets(message, server)[:1000]
         sentence = Sentence("{name} refused: {refusal}", name=server.name, refusal=refusal)
     elif code == "tool_server_too_large":
-        sentence = Sentence("{name} gave more than can be received. Ask it for less.", name=server.name)
+        sentence = Sentence("{name} sent more than can be received. Ask it for less.", name=server.name)
     else:
-        sentence = Sentence("The tool server {name} cannot be reached or broke off. Go on without.", name=server.name)
+        sentence = Sentence(
+            "The tool server {name} cannot be reached or broke the connection. Continue without it.", name=server.name
+        )
     return ServerFailed(sentence, code, advice)
 
 
 def _sign_in_problem(exchange: Exchange, error: BaseException | None) -> SignInRequired | SignInUnavailable | None:
-    """Return why the person's token could not be sent, if that is the cause."""
+    """Return the error that kept the person's token from being sent, or None."""
     causes = _iterate_causes(error) if error is not None else ()
     raised = (cause for cause in causes if isinstance(cause, SignInRequired | SignInUnavailable))
     return exchange.sign_in or next(raised, None)
@@ -126,7 +129,7 @@ def _find_cause(server: ToolServerConfig, exchange: Exchange, error: BaseExcepti
         cause = _start_cause(server, causes) or _process_cause(server, exchange)
     if cause is not None:
         return cause
-    # A server with another protocol may also break off its next connection. Its answer shows the cause better.
+    # A server of another protocol may also break its next connection. Its answer shows the cause better.
     if message.startswith(_UNREADABLE) or (not message and server.url and exchange.invalid_output is not None):
         return "tool_server_invalid", _unreadable_answer_advice(
             _host_and_port(server), _quote_invalid_output(server, exchange)
@@ -139,8 +142,8 @@ def _find_cause(server: ToolServerConfig, exchange: Exchange, error: BaseExcepti
     return (
         "tool_server_invalid",
         Sentence(
-            "{name} answers, but not as the Model Context Protocol asks.{exchange} Check that "
-            "its address or command is that of an MCP server, and that it is up to date.",
+            "{name} answers, but not in the Model Context Protocol.{exchange} Check that "
+            "its address or command is that of an MCP server, and that the server is up to date.",
             name=server.name,
             exchange=_quote_stderr(server, exchange),
         ),
@@ -148,16 +151,16 @@ def _find_cause(server: ToolServerConfig, exchange: Exchange, error: BaseExcepti
 
 
 def _quote_invalid_output(server: ToolServerConfig, exchange: Exchange) -> str:
-    """Return the strange output without secrets, cut to 200 characters."""
+    """Return the invalid output without secrets, shortened to 200 characters."""
     return without_secrets(exchange.invalid_output or "", server)[:200]
 
 
 def _unreadable_answer_advice(host: str, text: str) -> Sentence:
     if not text:
-        return Sentence("{host} answered with nothing. Check the URL, and that the server is up to date.", host=host)
+        return Sentence("{host} sent an empty answer. Check the URL, and that the server is up to date.", host=host)
     return Sentence(
-        "{host} answered “{text}”, which is not of the Model Context Protocol. Check the URL, and that the server is "
-        "up to date.",
+        "{host} answered “{text}”, which is not a message of the Model Context Protocol. Check the URL, and that the "
+        "server is up to date.",
         host=host,
         text=text,
     )
@@ -167,7 +170,7 @@ def _connection_cause(host: str, causes: Sequence[BaseException]) -> Cause | Non
     for cause in causes:
         if isinstance(cause, httpx2.TimeoutException):
             return "tool_server_timeout", Sentence(
-                "{host} did not answer in time. Check that it is up, then try again.", host=host
+                "{host} did not answer in time. Check that it is running, then try again.", host=host
             )
         if isinstance(cause, ssl.SSLError) or (isinstance(cause, httpx2.ConnectError) and _TLS.search(str(cause))):
             return (
@@ -198,8 +201,8 @@ def _status_cause(server: ToolServerConfig, exchange: Exchange) -> Cause | None:
         return (
             "tool_server_wants_sign_in",
             Sentence(
-                "{host} answered 401: it wants a sign-in. If it has OAuth, let each person sign in. Otherwise enter "
-                "its secret, with “Bearer ” before it.",
+                "{host} answered 401: it requires a sign-in. If it supports OAuth, let each person sign in. Otherwise "
+                "enter its secret, with “Bearer ” before it.",
                 host=host,
             ),
         )
@@ -207,8 +210,8 @@ def _status_cause(server: ToolServerConfig, exchange: Exchange) -> Cause | None:
         return (
             "tool_server_denied",
             Sentence(
-                "{host} answered {status}: it refuses the secret, or wants one. Enter the secret again, with its "
-                "scheme where the server wants one (such as “Bearer …”), and check the name of the header.",
+                "{host} answered {status}: it refuses the secret, or requires one. Enter the secret again, with its "
+                "scheme if the server requires one (such as “Bearer …”), and check the name of the header.",
                 host=host,
                 status=status,
             ),
@@ -234,14 +237,14 @@ def _status_cause(server: ToolServerConfig, exchange: Exchange) -> Cause | None:
         return (
             "tool_server_redirect",
             Sentence(
-                "{host} leads on to {location}, which is not followed. Enter that address if it is right.",
+                "{host} redirects to {location}. Redirects are not followed. Enter that address if it is right.",
                 host=host,
                 location=exchange.location[:200],
             ),
         )
     if status >= 400:
         advice = Sentence(
-            "{host} answered with status {status}. Look into the log of the server, then try again.",
+            "{host} answered with status {status}. Check the log of the server, then try again.",
             host=host,
             status=status,
         )
@@ -269,7 +272,7 @@ def _start_cause(server: ToolServerConfig, causes: Sequence[BaseException]) -> C
         )
     if any(isinstance(cause, PermissionError) for cause in causes):
         advice = Sentence(
-            "“{server}” may not be executed by the worker. Correct its rights, or the command.",
+            "The worker may not execute “{server}”. Correct its permissions, or the command.",
             server=_program_name(server),
         )
         return "tool_server_no_program", advice
@@ -281,8 +284,8 @@ def _process_cause(server: ToolServerConfig, exchange: Exchange) -> Cause | None
         return (
             "tool_server_ended",
             Sentence(
-                "The process {exit_code} before it had answered.{exchange} "
-                "Check the command, its arguments and what it needs in its environment.",
+                "The process {exit_code} before it answered.{exchange} "
+                "Check the command, its arguments and its environment variables.",
                 exit_code=_describe_end(exchange.exit_code),
                 exchange=_quote_stderr(server, exchange),
             ),
@@ -293,8 +296,8 @@ def _process_cause(server: ToolServerConfig, exchange: Exchange) -> Cause | None
 def _invalid_output_advice(server: ToolServerConfig, exchange: Exchange) -> Sentence:
     text = _quote_invalid_output(server, exchange)
     return Sentence(
-        "The process wrote “{text}”, which is not of the Model Context Protocol. Check that the command starts an MCP "
-        "server over stdio, and that it writes its log to the standard error.",
+        "The process wrote “{text}”, which is not a message of the Model Context Protocol. Check that the command "
+        "starts an MCP server over stdio, and that it writes its log to the standard error.",
         text=text,
     )
 

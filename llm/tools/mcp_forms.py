@@ -1,4 +1,4 @@
-"""Turn an elicitation of an MCP server into a form, and the form's answer into the protocol's.
+"""Turn an elicitation of an MCP server into a form, and the answer to the form into the protocol's result.
 
 A form has at most `MAX_FIELDS` fields of the kinds that the protocol allows: texts, numbers, booleans and enums.
 """
@@ -26,7 +26,7 @@ INPUT_TYPES: Mapping[str, str] = {"email": "email", "uri": "url", "date": "date"
 
 
 def to_form(params: ElicitRequestFormParams | ElicitRequestURLParams, number: int) -> ToolQuestion | None:
-    """Return the form that a server asks for. None if it cannot be shown."""
+    """Return the form for an elicitation. None if it cannot be shown."""
     message = clean(params.message)[:MAX_MESSAGE]
     if isinstance(params, ElicitRequestURLParams):
         return ToolQuestion(number=number, message=message, url=params.url, fields=[]) if is_http(params.url) else None
@@ -43,7 +43,10 @@ def to_form(params: ElicitRequestFormParams | ElicitRequestURLParams, number: in
 
 
 def to_result(form: ToolQuestion, answer: FormAnswer) -> ElicitResult:
-    """Return the protocol's form of an answer. The page of an address tells the server itself what was entered."""
+    """Return the protocol's result for an answer.
+
+    An elicitation with an address has no content: the page at the address sends it to the server itself.
+    """
     if answer.content is None:
         return ElicitResult(action="decline")
     return ElicitResult(action="accept", content=None if form["url"] else answer.content)

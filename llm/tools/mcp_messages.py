@@ -1,8 +1,8 @@
 """Repair messages of MCP servers that deviate from JSON-RPC, before the package reads them.
 
-The package refuses a whole message for one bad character, and then waits for a valid answer until the timeout.
-Known cases: JavaScript that cuts a text within an emoji and leaves half of a surrogate pair, Latin-1 output, a byte
-order mark, errors that are plain text, and numbers or nesting beyond the package's limits.
+The package `mcp` refuses a whole message for one bad character, and then waits for a valid answer until the timeout.
+Known cases: half of a surrogate pair, since JavaScript cut a text within an emoji; Latin-1 output; a byte order mark;
+errors that are plain text; numbers and nesting beyond the package's limits.
 """
 
 import json
@@ -21,7 +21,7 @@ SERVER_ERROR = -32000  # JSON-RPC's generic code for server errors
 
 
 def mend_message(message: bytes) -> bytes | None:
-    """Return the message in a form that the package reads, mostly unchanged. None if it is not a message."""
+    """Return the message in a form that the package accepts, unchanged if it is valid. None if it is not a message."""
     try:
         jsonrpc_message_adapter.validate_json(message, by_name=False)
     except ValueError:

@@ -1,7 +1,7 @@
 """Run a tool server as a process, and carry the protocol's messages over its standard streams.
 
-The package's own transport reads lines of any length and leaves the standard error to the worker's log. This module
-limits the length of lines, and collects the last output to explain a failure.
+The package's own transport reads lines of any length, and writes the standard error to the worker's log. This module
+limits the length of lines, and stores the last errors to explain a failure.
 """
 
 import asyncio
@@ -19,7 +19,7 @@ from mcp_types import jsonrpc_message_adapter
 from llm.tools.mcp_failures import Exchange
 from llm.tools.mcp_messages import mend_message
 
-EXIT_TIMEOUT = 2.0  # seconds that the process has to end after its input is closed, and again after SIGTERM
+EXIT_TIMEOUT = 2.0  # seconds for the process to end after its input is closed, and again after SIGTERM
 STDERR_TAIL = 8_192  # bytes
 
 Arriving = MemoryObjectSendStream[SessionMessage]
@@ -31,9 +31,9 @@ Outgoing = MemoryObjectSendStream[SessionMessage]
 async def process_streams(
     program: str, arguments: Sequence[str], environment: Mapping[str, str], *, max_bytes: int, exchange: Exchange
 ) -> AsyncGenerator[tuple[Incoming, Outgoing], None]:
-    """Start a process and yield the streams of its messages. The process ends before the context exits.
+    """Start a process and yield the streams of its messages. End the process when the block is left.
 
-    `max_bytes`: the most bytes of one message. Raises `OSError` if the program cannot be started.
+    `max_bytes`: the maximum size of one message. Raises `OSError` if the program cannot be started.
     """
     process = await asyncio.create_subprocess_exec(
         program,
@@ -90,7 +90,7 @@ async def _read_messages(
 
 
 def _parse_line(line: bytes, exchange: Exchange) -> SessionMessage | None:
-    """Return the message of a line. None for any other line, which is recorded."""
+    """Return the message in a line. None for another line, which is recorded in the exchange."""
     message = mend_message(line)
     if message is None:
         exchange.note_invalid_output(line)
@@ -119,7 +119,7 @@ async def _store_stderr_tail(process: asyncio.subprocess.Process, exchange: Exch
 async def _end_process(
     process: asyncio.subprocess.Process, tasks: Sequence["asyncio.Task[None]"], exchange: Exchange
 ) -> None:
-    """Close the input. If the process does not end by itself, end it and its children."""
+    """Close the input of the process. If it does not end in time, end it and its children."""
     reading, writing, storing_tail = tasks
     reading.cancel()
     writing.cancel()
@@ -153,7 +153,10 @@ async def _discard_output(process: asyncio.subprocess.Process, reading: "asyncio
 
 
 async def _wait_for_exit(process: asyncio.subprocess.Process) -> bool:
-    """Return whether the process ends in time. `wait` would also wait for pipes that a child holds open."""
+    """Return whether the process ends within `EXIT_TIMEOUT`.
+
+    `wait` would also wait for pipes that a child holds open.
+    """
     deadline = asyncio.get_running_loop().time() + EXIT_TIMEOUT
     while process.returncode is None:
         if asyncio.get_running_loop().time() > deadline:

@@ -2,12 +2,12 @@
 
 Providers refuse a whole request for one bad schema, so every schema is repaired when it arrives. The result is a valid
 schema (draft 2020-12) of type object. It has properties and no alternatives (such as `anyOf`) at the top, as OpenAI's
-and Anthropic's protocols demand. A repair may allow more arguments, never fewer: the server checks them itself.
+and Anthropic's protocols demand. A repair may allow more arguments, but never fewer: the server checks them itself.
 
 1. `_require_bounds` refuses a schema that is too large or too deep.
-2. `_SchemaDocument.merged_at_top` follows the references at the top and merges the alternatives there.
+2. `_SchemaDocument.merged_at_top` follows the references at the top, and merges the alternatives there.
 3. `_SchemaDocument.repair` repairs each keyword, at every level.
-4. `_remove_broken` removes references to missing schemas, and invalid patterns.
+4. `_remove_broken` removes references to missing schemas and invalid patterns.
 
 Cases from public issues: arrays without `items` (apify-mcp-server#36, ogx#3004), a string among the properties
 (vscode-unify-chat-provider#162), no properties (github-mcp-server#1548), alternatives at the top
@@ -27,11 +27,11 @@ from core.json_types import JsonObject
 from core.sentences import Sentence
 from core.text import clean
 
-MAX_DEPTH = 40  # levels of nesting; handwritten schemas are flatter, and the recursion needs a bound
+MAX_DEPTH = 40  # levels of nesting, to bound the recursion; handwritten schemas have fewer
 MAX_VALUES = 20_000  # values in one schema, nested ones included
 MAX_SCHEMA = 100_000  # characters of JSON
-MAX_PATTERN = 500  # characters; a pattern of this length compiles in milliseconds
-MAX_ALTERNATIVES = 200  # alternatives merged at the top, bounded because references may form cycles
+MAX_PATTERN = 500  # characters; such a pattern compiles in milliseconds
+MAX_ALTERNATIVES = 200  # alternatives merged at the top; references may form cycles
 
 Schema = JsonObject
 
@@ -100,7 +100,7 @@ class BadSchema(ValueError):
 
 
 def repair_schema(schema: Any) -> Schema:
-    """Return a schema of type object that providers accept. Raises `BadSchema`.
+    """Return the schema as a schema of type object that providers accept. Raises `BadSchema`.
 
     The time is linear in the schema's size, which is limited.
     """
@@ -134,14 +134,14 @@ def _require_bounds(schema: Any) -> None:
 
 
 class _SchemaDocument:
-    """The original schema, against which references are resolved."""
+    """The original schema, in which references are resolved."""
 
     def __init__(self, schema: Mapping[str, Any]) -> None:
         self._schema = schema
         self._alternatives = 0
 
     def merged_at_top(self) -> Schema:
-        """Return the schema of the arguments with its references resolved and its alternatives merged.
+        """Return the schema with the references at its top resolved, and the alternatives there merged.
 
         Raises `BadSchema` if it does not describe an object.
         """
@@ -149,10 +149,10 @@ class _SchemaDocument:
         types = _json_types(top.get("type"))
         if types and "object" not in types and types != ["null"]:
             raise BadSchema(
-                Sentence("Its input is of type {types}, but a call always carries an object.", types=types[0])
+                Sentence("Its input has the type {types}, but the input of a call is an object.", types=types[0])
             )
         if isinstance(top.get("properties"), list) and top["properties"]:
-            raise BadSchema(Sentence("Its properties are a list, so that their names are not known."))
+            raise BadSchema(Sentence("Its properties are a list, so their names are unknown."))
         merged = {name: value for name, value in top.items() if name not in _REFUSED_AT_TOP}
         properties, required = _own_properties(top)
         for name in _ALTERNATIVES:
@@ -186,7 +186,7 @@ class _SchemaDocument:
         return properties, required
 
     def _follow_references(self, schema: Schema) -> Schema:
-        """Return the schema with the target of its `$ref` merged in. Follows at most `MAX_DEPTH` references."""
+        """Return the schema merged with the target of its `$ref`. At most `MAX_DEPTH` references are followed."""
         for _ in range(MAX_DEPTH):
             reference = schema.get("$ref")
             if reference is None:
@@ -197,7 +197,7 @@ class _SchemaDocument:
         return {name: value for name, value in schema.items() if name != "$ref"}
 
     def repair(self, schema: Mapping[str, Any], depth: int) -> Schema:
-        """Return the schema with every known keyword in a shape that the standard allows. Other keywords stay."""
+        """Return the schema with all known keywords in a shape that the standard allows. Other keywords stay."""
         if depth > MAX_DEPTH:
             raise BadSchema(Sentence("Its input schema is nested deeper than {max_depth} levels.", max_depth=MAX_DEPTH))
         result: Schema = {}
@@ -264,7 +264,7 @@ class _SchemaDocument:
         return self._to_schema(value, depth)
 
     def _to_schema(self, value: Any, depth: int) -> Schema:
-        """Return the schema for any value that stands for one. A string names a type or else is a description."""
+        """Return the schema for a value in the place of one. A string names a type, or else is a description."""
         if isinstance(value, Mapping):
             return self.repair(value, depth + 1)
         if value is False:
@@ -276,7 +276,7 @@ class _SchemaDocument:
 
 
 def _own_properties(schema: Mapping[str, Any]) -> tuple[Schema, list[str]]:
-    """Return the properties of an object's schema and the names that it requires."""
+    """Return the properties of an object's schema, and the names that it requires."""
     properties = schema.get("properties")
     required = schema.get("required")
     names = [each for each in required if isinstance(each, str)] if isinstance(required, list) else []
@@ -352,7 +352,7 @@ def _is_list_of_texts(value: Any) -> bool:
 
 
 def _is_misplaced_keyword(name: str, value: Any) -> bool:
-    """Return whether this property is really a keyword of the object, misplaced among its properties."""
+    """Return whether this property is a keyword of the object that was put among its properties."""
     if name == "type":
         return isinstance(value, str) and value.lower() == "object"
     if name == "additionalProperties":
@@ -371,7 +371,7 @@ def _drop_unknown_required(result: Schema) -> None:
 
 
 def _use_single_types(schema: Schema) -> Schema:
-    """Replace the list in `type` by a single type, in place. Add the keywords that arrays need.
+    """Replace the list in `type` by a single type, in place, and return the schema. Add the keywords that arrays need.
 
     Several types become alternatives: Gemini and the templates of local models expect one name in `type`.
     """
@@ -483,7 +483,7 @@ def _is_finite(value: Any) -> bool:
 
 
 def _clean_value(value: Any) -> Any:
-    """Return the value with strings that can be stored and sent. NaN and infinity, which JSON lacks, become None."""
+    """Return the value with texts that can be stored and sent. NaN and infinity, which JSON lacks, become None."""
     if isinstance(value, str):
         return clean(value)
     if isinstance(value, list):

@@ -1,13 +1,13 @@
 """Keep sessions with MCP servers open, so that servers with state work.
 
-1. `call_tool` asks the session of a scope, which its first call opens. The next answer of the conversation finds it
-   again.
+1. `call_tool` uses the session of a scope. The first call opens it, and the next answers of the conversation use it,
+   too.
 2. `McpSession` is one session. Its own task opens it, answers its questions and closes it.
-3. `_SessionPool` holds the sessions of an event loop. It closes a session that is idle or old, and those beyond the
-   bounds, the longest idle one first. A call beyond the bounds gets a session of its own.
+3. `_SessionPool` has the sessions of an event loop. It closes idle and old sessions, and sessions beyond the bounds,
+   the longest unused one first. If all sessions are busy, a call gets a session of its own.
 
-A session ends with a call that fails, is stopped or takes too long, since its server may be in any state. The next call
-opens another one. Its person reads in the report that what the server knew is lost.
+A call that fails, is stopped or takes too long ends its session, since the server may be in any state. The next call
+opens another session. The report tells the person that the server's state is lost.
 """
 
 import asyncio
@@ -57,23 +57,23 @@ from llm.types.tools import ToolOutput, person_asker
 
 IDLE_SECONDS = 300.0  # seconds after the last call
 MAX_AGE_SECONDS = 3_600.0  # seconds after which a session takes no more calls
-SWEEP_SECONDS = 15.0  # seconds
-SUBSCRIPTION_TIMEOUT = 3.0  # seconds that the first call waits for the subscription to changes of the tools
+SWEEP_SECONDS = 15.0  # between two sweeps of the pool
+SUBSCRIPTION_TIMEOUT = 3.0  # seconds for which the first call waits for the subscription to changes of the tools
 MAX_SESSIONS = 32  # sessions of a process
 MAX_SESSIONS_OF_PERSON = 8  # sessions of a person in a process
-MAX_REMEMBERED_SESSIONS = 1_000  # ended sessions that the pool remembers, to tell their people
+MAX_REMEMBERED_SESSIONS = 1_000  # ended sessions that the pool remembers, so that reports can name them
 SESSION_NOT_FOUND = 404
 CONNECTION_CLOSED = "Connection closed"  # the package's error for a connection that the server has closed
 ELICITATION = "elicitation/create"
 TOOLS_CHANGED = "notifications/tools/list_changed"
-# Requests of servers that no client of this product answers. The package refuses them.
+# Requests of servers that Glasshouse does not answer. The package refuses them.
 REFUSED_REQUESTS: Mapping[str, str] = {
     "sampling/createMessage": gettext_noop("an answer of a model (sampling)"),
     "roots/list": gettext_noop("the folders of the person (roots)"),
     ELICITATION: gettext_noop("an answer of the person (elicitation)"),
 }
-REQUEST_REFUSED = gettext_noop("The tool server {name} asked for {what}. Tools do not get that here.")
-FORM_UNREADABLE = gettext_noop("The tool server {name} asked with a form that cannot be shown, so it got no answer.")
+REQUEST_REFUSED = gettext_noop("The tool server {name} asked for {what}. Glasshouse does not give that to tools.")
+FORM_UNREADABLE = gettext_noop("The tool server {name} sent a form that cannot be shown, so it got no answer.")
 SESSION_LOST = gettext_noop(
     "The session with the tool server {name} had ended, so a new one began. The server does not know the earlier calls."
 )
@@ -100,7 +100,7 @@ async def call_tool(
 
 
 def _with_record(server: ToolServerConfig, asker: PersonAsker | None) -> PersonAsker | None:
-    """Return the asker, which records for the current task what its person's answers send out of the workspace."""
+    """Return the asker. It also records, for the current task, the answers that leave the workspace."""
     if asker is None or not server.reaches_out:
         return asker
     context = copy_context()
@@ -118,9 +118,9 @@ def _with_record(server: ToolServerConfig, asker: PersonAsker | None) -> PersonA
 async def _ask_in_session(
     session: "McpSession", question: Question[JsonObject], scope: SessionScope | None, asker: PersonAsker | None
 ) -> "tuple[McpSession, JsonObject]":
-    """Return the answer and its session. Ask once more, in a new session, if the server has forgotten the session.
+    """Return the answer and its session. If the server has forgotten the session, ask again in a new one.
 
-    A server says so with status 404, and has not run the call then (Streamable HTTP, "Session Management").
+    A server reports this with status 404, without running the call (Streamable HTTP, "Session Management").
     """
     reused = session.answered > 0
     try:
@@ -136,7 +136,7 @@ async def _ask_in_session(
 
 
 async def list_raw_tools_in_scope(
-    server: ToolServerConfig, most: int, timeout: float, scope: SessionScope | None
+    server: ToolServerConfig, max_tools: int, timeout: float, scope: SessionScope | None
 ) -> RawListing:
     """List tools as `list_raw_tools` does, in the session of the scope if one is open: its tools may differ."""
     session = _pool().open_session(server, scope) if scope is not None else None
@@ -144,18 +144,18 @@ async def list_raw_tools_in_scope(
         session.tools_changed = False
         with suppress(ServerFailed, TimeoutError):  # the session may be dead, and the server alive
             async with asyncio.timeout(timeout):
-                return await session.ask(list_question(most))
-    return await list_raw_tools(server, most, timeout)
+                return await session.ask(list_question(max_tools))
+    return await list_raw_tools(server, max_tools, timeout)
 
 
 def tools_changed(scope: SessionScope) -> bool:
-    """Return whether a server has said in a session of the scope that its tools changed since they were listed."""
+    """Return whether a server has notified a session of the scope that its tools changed since the last listing."""
     return _pool().tools_changed(scope)
 
 
 @dataclass(slots=True)
 class _Request(Generic[Answer]):
-    """A question with the future of its answer. `asker` asks its person."""
+    """A question, and the future of its answer. `asker` asks the person. `forms`: the number of forms so far."""
 
     question: Question[Answer]
     answer: "asyncio.Future[Answer]"
@@ -166,8 +166,8 @@ class _Request(Generic[Answer]):
 class McpSession:
     """One open session. Questions may be asked at the same time.
 
-    `tools_changed`: the server has said that its tools changed. `exchange` has the observations that explain a failure.
-    `answered` counts the answers of the server. `opened` and `used` are times of the event loop. `asks`: the server may
+    `tools_changed`: the server has notified that its tools changed. `exchange`: observations that explain a failure.
+    `answered`: the number of the server's answers. `opened` and `used`: times of the event loop. `asks`: the server may
     ask people with forms.
     """
 
@@ -195,16 +195,16 @@ class McpSession:
 
     @property
     def ended(self) -> bool:
-        """Return whether the session takes no more questions, also because its server has ended."""
+        """Return whether the session takes no more questions: it was closed, or its server has ended."""
         return self._closed or self._task.done() or self.exchange.ended
 
     @property
     def stateful(self) -> bool:
-        """Return whether the server may know something from earlier calls."""
+        """Return whether the server may have state from earlier calls."""
         return self.answered > 0 and (not self.server.url or self.server.sse or self.exchange.session)
 
     def take_notes(self) -> tuple[Sentence, ...]:
-        """Return the sentences for people that have come up since the last call of this method."""
+        """Return the notes for people since the last call of this method."""
         notes, self._notes = self._notes, []
         return tuple(notes)
 
@@ -219,7 +219,7 @@ class McpSession:
             if answer.done():
                 return answer.result()
             if not self._task.cancelled():
-                self._task.result()  # raises the failure with which the session has ended
+                self._task.result()  # raises the failure that ended the session
             raise mcp_failures.to_failure(self.server, self.exchange, None)
         except asyncio.CancelledError:
             self.abort()
@@ -229,12 +229,12 @@ class McpSession:
             self.used = asyncio.get_running_loop().time()
 
     def close(self) -> None:
-        """Let the session end once it has been opened."""
+        """End the session as soon as it is open."""
         self._closed = True
         self._requests.put_nowait(None)
 
     def abort(self) -> None:
-        """End the session at once. Closing goes on in the background."""
+        """End the session at once. It is closed in the background."""
         self.close()
         self._task.cancel()
 
@@ -275,7 +275,7 @@ class McpSession:
     async def _subscribe_to_tools(self, client: Client, subscribed: asyncio.Event) -> None:
         """Note changes of the server's tools. Before 2026-07-28 servers send them without a subscription.
 
-        `subscribed` is set as soon as changes are noted, or cannot be.
+        `subscribed` is set as soon as changes are noted, or when that is impossible.
         """
         tools = client.server_capabilities.tools
         try:
@@ -291,7 +291,7 @@ class McpSession:
             subscribed.set()
 
     async def _answer(self, client: Client, request: _Request[Any]) -> None:
-        """Answer one question. A refusal by the server concerns its question alone; another error ends the session."""
+        """Answer one question. A refusal by the server is the answer to it. Another error ends the session."""
         try:
             self._running_requests.append(request)
             try:
@@ -312,7 +312,7 @@ class McpSession:
                 request.answer.set_result(result)
 
     async def _elicit(self, context: ClientRequestContext, params: ElicitRequestParams) -> ElicitResult:
-        """Ask the person of the oldest running call. The protocol does not say which call a question belongs to."""
+        """Ask the person of the oldest running call, since the protocol does not name the call of a question."""
         request = next((each for each in self._running_requests if each.asker is not None), None)
         if request is None or request.asker is None or request.forms == MAX_FORMS:
             return ElicitResult(action="cancel")
@@ -324,7 +324,7 @@ class McpSession:
         return to_result(form, await request.asker(form))
 
     def _refusal(self, error: Exception) -> ServerFailed | None:
-        """Return the failure for an error with which the server has answered. None for other errors."""
+        """Return the failure if the server has answered with this error, else None."""
         if not isinstance(error, MCPError) or error.message == CONNECTION_CLOSED:
             return None
         failure = mcp_failures.to_failure(self.server, self.exchange, error, clean(error.message))
@@ -339,11 +339,11 @@ class _SessionPool:
 
     def __init__(self) -> None:
         self._sessions: dict[_Key, McpSession] = {}
-        self._ended_sessions: dict[_Key, None] = {}  # sessions that ended with what their server knew; the oldest first
+        self._ended_sessions: dict[_Key, None] = {}  # ended sessions whose server had state, the oldest first
         self._timer: asyncio.TimerHandle | None = None
 
     def take(self, server: ToolServerConfig, scope: SessionScope, *, asks: bool) -> McpSession | None:
-        """Return the session of the scope, opened if there is none. None if all sessions of the bounds are busy.
+        """Return the session of the scope, and open it if necessary. None if the bounds are reached and all are busy.
 
         `asks`: in a new session the server may ask people.
         """
@@ -369,7 +369,7 @@ class _SessionPool:
         return any(session.tools_changed for (each, _), session in self._sessions.items() if each == scope)
 
     async def close(self) -> None:
-        """Close all sessions, and wait for their ends."""
+        """Close all sessions, and wait until they have ended."""
         sessions = [*self._sessions.values()]
         self._sessions.clear()
         for session in sessions:
@@ -377,10 +377,10 @@ class _SessionPool:
         await asyncio.gather(*(session.wait_closed() for session in sessions))
 
     def _make_room(self, person: UUID) -> bool:
-        """Close the longest unused sessions beyond the bounds. Return whether one more may be opened."""
+        """Make room for one more session: close the longest unused ones. Return whether it may be opened."""
         of_person = [key for key in self._sessions if key[0].person == person]
-        for keys, most in ((of_person, MAX_SESSIONS_OF_PERSON), ([*self._sessions], MAX_SESSIONS)):
-            if len(keys) < most:
+        for keys, maximum in ((of_person, MAX_SESSIONS_OF_PERSON), ([*self._sessions], MAX_SESSIONS)):
+            if len(keys) < maximum:
                 continue
             unused = next((key for key in keys if key in self._sessions and not self._sessions[key].busy), None)
             if unused is None:
@@ -389,7 +389,10 @@ class _SessionPool:
         return True
 
     def _sweep(self) -> None:
-        """Close sessions that are idle or old, and forget those that have ended. Look again while there are any."""
+        """Close sessions that are idle or old, and remove those that have ended.
+
+        Repeat this while there are sessions.
+        """
         now = asyncio.get_running_loop().time()
         for key, session in [*self._sessions.items()]:
             is_over = session.ended or now - session.used > IDLE_SECONDS or now - session.opened > MAX_AGE_SECONDS
@@ -416,12 +419,15 @@ def _pool() -> _SessionPool:
 
 
 async def close_sessions() -> None:
-    """Close all sessions of this event loop. Programs end with their sessions."""
+    """Close all sessions of this event loop. This also ends the servers that are processes."""
     await _pool().close()
 
 
 def _fingerprint(server: ToolServerConfig) -> str:
-    """Return a digest of the configuration: a session of another address, secret or sign-in must not be used."""
+    """Return a digest of the configuration.
+
+    A change of the address, the secret or the sign-in needs another session.
+    """
     signed_in = server.bearer.key if server.bearer is not None else ""
     configuration = [server.name, server.url, server.command, sorted(server.secrets.items()), signed_in]
     return hashlib.sha256(json.dumps(configuration).encode()).hexdigest()

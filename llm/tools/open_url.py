@@ -1,4 +1,4 @@
-"""Offer the tool that opens a page of the web and returns its text."""
+"""Define the tool that opens a web page and returns its text."""
 
 import asyncio
 import codecs
@@ -23,7 +23,7 @@ MAX_TITLE = 300  # characters
 _WEB_PAGES = ("text/html", "application/xhtml+xml")
 MEDIA_TYPES = (*_WEB_PAGES, "text/plain", "text/markdown", "text/x-markdown", "application/json")
 MAX_PAGE = 2_000_000  # bytes of text; the rest is cut off
-MAX_FILE = 20_000_000  # bytes of a file, which is useless when cut
+MAX_FILE = 20_000_000  # bytes of a file; a part of a file is useless
 PAGE_CUT_NOTE = f"\n[… The page is longer than {MAX_PAGE // 1_000_000} MB; only its beginning was fetched. …]"
 
 _META_CHARSET = re.compile(rb"<meta[^>]{0,200}?charset\s*=\s*[\"']?([\w.:-]{1,40})", re.IGNORECASE)
@@ -45,7 +45,10 @@ _DEFINITION = ToolDefinition(
 
 @dataclass(frozen=True, slots=True)
 class WebPage:
-    """A page. `url` is the address after redirects. `partial`: the text is only the beginning, and its end says so."""
+    """A page. `url`: the address after redirects.
+
+    `partial`: the text is only the beginning, and a note at its end says so.
+    """
 
     url: str
     title: str
@@ -54,10 +57,10 @@ class WebPage:
 
 
 class OpenUrlTool:
-    """A tool that opens a page. `data["documents"]` of its output has one document: id, title, metadata (URL) and text.
+    """Tool that opens a page. `data["documents"]` of its output has one document: id, title, metadata (URL) and text.
 
-    `readers`: functions that return the text of other media types. They may block and raise `FetchRefused`. `follow`:
-    decides which redirects are followed.
+    `readers`: functions that return the text of a file, by media type. They may block, and may raise `FetchRefused`.
+    `follow`: decides whether a redirect is followed.
     """
 
     definition = _DEFINITION
@@ -94,14 +97,14 @@ class OpenUrlTool:
         # In a thread, since a large page takes up to a second, which would block the event loop.
         title, text = await asyncio.to_thread(self._read, page)
         if not text:
-            raise FetchRefused("The page holds no text. It may be made by a script, which is not run.")
+            raise FetchRefused("The page has no text. A script may create the text, but scripts are not run.")
         return WebPage(page.url, title[:MAX_TITLE] or page.url, text + (PAGE_CUT_NOTE if page.cut else ""), page.cut)
 
     def _read(self, page: FetchedPage) -> tuple[str, str]:
         """Return the title, which may be empty, and the text."""
         if reader := self._readers.get(page.media_type):
             if page.cut:
-                raise FetchRefused(f"This file is larger than {MAX_FILE // 1_000_000} MB, the most that is fetched.")
+                raise FetchRefused(f"This file is larger than {MAX_FILE // 1_000_000} MB, which is the limit.")
             return "", clean(reader(page.body)).strip()
         source = _decode(page.body, page.charset)
         return page_text(source) if page.media_type in _WEB_PAGES else ("", source.strip())

@@ -1,13 +1,13 @@
 """Read OpenAPI documents (3.0 to 3.2), and turn their operations into tools.
 
 1. `read_document` parses JSON or YAML within bounds, and checks that it is an OpenAPI document. `read_with_operations`
-   does both this and the next step.
-2. `list_operations` describes each operation: its arguments, where each of them goes in a request, and what is wrong
-   with an operation that cannot be a tool. One bad operation does not affect the others.
+   also does the next step.
+2. `list_operations` describes each operation: its arguments, the place of each argument in a request, and the problem
+   of an operation that cannot be a tool. One bad operation does not affect the others.
 3. `_SchemaCopies` copies the schemas that an operation refers to into the schema of its arguments, within bounds.
    `llm.tools.mcp_schemas` then repairs the result like the schema of any tool.
 
-It knows no network. `llm.tools.openapi_calls` sends the requests.
+This module sends no requests; `llm.tools.openapi_calls` does.
 """
 
 import json
@@ -28,15 +28,15 @@ from core.text import clean
 from llm.tools.mcp_schemas import BadSchema, repair_schema
 
 MAX_DOCUMENT = 16_000_000  # bytes; the largest well-known documents have 12 MB
-MAX_YAML = 4_000_000  # bytes; YAML takes about ten times as long as JSON to read
-MAX_VALUES = 2_000_000  # values of a document, those behind YAML aliases counted at each place
+MAX_YAML = 4_000_000  # bytes; reading YAML takes about ten times as long as JSON
+MAX_VALUES = 2_000_000  # values of a document; values behind a YAML alias count at each use
 MAX_LEVELS = 200  # of nesting
 MAX_OPERATIONS = 3_000
 MAX_TOOLS_OF_SERVER = 300  # operations of one server that are tools
 MAX_ARGUMENTS = 100  # of one operation
 MAX_REFERENCES = 300  # schemas that one operation refers to
 MAX_SCHEMAS = 5_000  # schemas in the arguments of one operation, nested ones included
-MAX_CHAIN = 20  # references that lead to another one
+MAX_CHAIN = 20  # references in a chain
 MAX_SUMMARY = 300  # characters
 
 METHODS = ("get", "head", "post", "put", "patch", "delete")
@@ -70,9 +70,9 @@ _NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9_-]+")
 _JSON_TYPE = re.compile(r"application/(?:[a-z0-9.+-]{0,80}\+)?json")
 _VERSION = re.compile(r"3\.[012](?:\.|\Z)")
 _PATH_ARGUMENT = re.compile(r"\{([^{}/]{1,200})\}")
-# Keywords of OpenAPI that are none of JSON Schema, and examples, which take much room.
+# Keywords of OpenAPI that JSON Schema lacks, and examples, which are long.
 _REMOVED_KEYWORDS = frozenset({"xml", "discriminator", "externalDocs", "example", "examples"})
-# Keywords whose values have schemas in them.
+# Keywords whose values contain schemas.
 _SCHEMAS_BY_NAME = frozenset({"properties", "patternProperties", "dependentSchemas", "$defs", "definitions"})
 _SCHEMA_LISTS = frozenset({"allOf", "anyOf", "oneOf", "prefixItems"})
 _SINGLE_SCHEMAS = frozenset(
@@ -84,7 +84,7 @@ _SINGLE_SCHEMAS = frozenset(
 
 
 class OperationArgument(TypedDict):
-    """One argument of a tool, and where it goes: the parameter `parameter` in `place`. `required` as in the schema."""
+    """One argument of a tool. It becomes the parameter `parameter` of a request, in `place`."""
 
     name: str
     parameter: str
@@ -103,7 +103,7 @@ class OperationBody(TypedDict):
 
 
 class StoredOperation(TypedDict):
-    """How to make a request of a tool call, as stored with the tool. `asks`: a person must allow each call."""
+    """The values for the request of a call, as stored with the tool. `asks`: a person must allow each call."""
 
     method: str
     path: str
@@ -113,7 +113,10 @@ class StoredOperation(TypedDict):
 
 
 class OperationLine(TypedDict):
-    """An operation in the list of those to choose from. `key`: method and path. `problem`: why it cannot be a tool."""
+    """An operation in the list for the choice. `key`: method and path.
+
+    `problem`: the reason why it cannot be a tool.
+    """
 
     key: str
     summary: str
@@ -123,7 +126,7 @@ class OperationLine(TypedDict):
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """An operation of a document. `problem`: why it is no tool, if it is none. `parameters`: the repaired schema."""
+    """An operation of a document. `problem`: the reason why it cannot be a tool. `parameters`: the repaired schema."""
 
     key: str
     name: str
@@ -141,7 +144,7 @@ class Operation:
         return self.method in SAFE_METHODS
 
     def to_json(self, *, asks: bool) -> StoredOperation:
-        """Return what a call needs. `asks`: a person must allow each call."""
+        """Return the values for the request of a call. `asks`: a person must allow each call."""
         return {
             "method": self.method,
             "path": self.path,
@@ -151,16 +154,16 @@ class Operation:
         }
 
     def to_line(self) -> OperationLine:
-        """Return the operation for the list of those to choose from."""
+        """Return the operation for the list for the choice."""
         problem = self.problem.dump() if self.problem is not None else ""
         return {"key": self.key, "summary": self.summary, "safe": self.safe, "problem": problem}
 
 
 @dataclass(frozen=True, slots=True)
 class ReadDocument:
-    """A document that has been read. `server`: the address of its first server, empty if it names none.
+    """A document with its operations. `server`: the address of its first server; empty if it names none.
 
-    `address`: where it was fetched, empty if it was uploaded.
+    `address`: the address from which it was fetched; empty if it was uploaded.
     """
 
     content: JsonObject
@@ -171,7 +174,7 @@ class ReadDocument:
 
 
 class DocumentRefused(ProductError):
-    """Raised for a document that cannot be used. The sentence says what to do."""
+    """A document cannot be used. The sentence says what to do."""
 
     def __init__(self, sentence: Sentence) -> None:
         super().__init__("openapi_document_refused", sentence)
@@ -184,12 +187,15 @@ class _BadOperation(ValueError):
 
 
 class _YamlLoader(yaml.CSafeLoader):
-    """Loads YAML as JSON has it: dates stay texts. Merge keys are refused, since their work grows exponentially."""
+    """Loader of YAML with the types of JSON: dates stay texts.
+
+    It refuses merge keys, whose work grows exponentially.
+    """
 
     def flatten_mapping(self, node: yaml.MappingNode) -> None:
         if any(key.tag == "tag:yaml.org,2002:merge" for key, _value in node.value):
             raise DocumentRefused(
-                Sentence("The document uses merge keys (<<) of YAML. Convert it to JSON, and give that.")
+                Sentence("The document uses merge keys (<<) of YAML. Convert it to JSON, and use that.")
             )
         super().flatten_mapping(node)
 
@@ -208,41 +214,46 @@ def read_with_operations(content: bytes, address: str = "") -> ReadDocument:
 
 
 def read_document(content: bytes) -> JsonObject:
-    """Return the document. Raises `DocumentRefused`.
+    """Parse and check a document, and return it. Raises `DocumentRefused`.
 
-    Takes up to about ten seconds for the largest YAML, and one second for the largest JSON.
+    The largest YAML takes about ten seconds, the largest JSON one second.
     """
     if len(content) > MAX_DOCUMENT:
         raise DocumentRefused(
             Sentence(
-                "The document is larger than {most} MB. Split it, and add each part as a tool server of its own.",
+                "The document is larger than {most} MB. Split it, and add each part as a separate tool server.",
                 most=MAX_DOCUMENT // 1_000_000,
             )
         )
     document = _copy_within_bounds(_parse(content))
     if not isinstance(document, dict):
         raise DocumentRefused(
-            Sentence("This is not an OpenAPI document: it is no object. Give the JSON or YAML that describes the API.")
+            Sentence(
+                "This is not an OpenAPI document, since it is not an object. Use the JSON or YAML that "
+                "describes the API."
+            )
         )
     version = document.get("openapi")
     if not isinstance(version, str) and "swagger" in document:
         raise DocumentRefused(
             Sentence(
-                "This is a Swagger document (version {version}). Convert it to OpenAPI 3, and give that.",
+                "This is a Swagger document (version {version}). Convert it to OpenAPI 3, and use that.",
                 version=str(document["swagger"])[:20],
             )
         )
     if not isinstance(version, str) or not _VERSION.match(version):
         raise DocumentRefused(
             Sentence(
-                "This is not an OpenAPI document of version 3: its “openapi” is {version}. Give the JSON or YAML that "
+                "This is not an OpenAPI document of version 3: its “openapi” is {version}. Use the JSON or YAML that "
                 "describes the API, not a page about it.",
                 version=str(version)[:20] if version is not None else "-",
             )
         )
     if not isinstance(document.get("paths"), dict) or not document["paths"]:
         raise DocumentRefused(
-            Sentence("The document describes no operations: it has no “paths”. Give one that describes requests.")
+            Sentence(
+                "The document has no “paths”, so it describes no operations. Use a document that describes requests."
+            )
         )
     return cast("JsonObject", replace_unstorable(document))
 
@@ -260,12 +271,12 @@ def _parse(content: bytes) -> Any:
         pass  # it may be YAML
     if text.lstrip()[:1] == "<":
         raise DocumentRefused(
-            Sentence("This is a web page or XML. Give the address of the JSON or YAML itself, often /openapi.json.")
+            Sentence("This is a web page or XML. Enter the address of the JSON or YAML itself, often /openapi.json.")
         )
     if len(content) > MAX_YAML:
         raise DocumentRefused(
             Sentence(
-                "The document is no valid JSON, and larger than the {most} MB that YAML may have. Convert it to JSON.",
+                "The document is not valid JSON, and YAML may have at most {most} MB. Convert it to JSON.",
                 most=MAX_YAML // 1_000_000,
             )
         )
@@ -285,14 +296,14 @@ def _parse(content: bytes) -> Any:
 
 def _too_deep_error() -> DocumentRefused:
     return DocumentRefused(
-        Sentence("The document is nested deeper than {most} levels. Give a simpler one.", most=MAX_LEVELS)
+        Sentence("The document is nested deeper than {most} levels. Use a simpler one.", most=MAX_LEVELS)
     )
 
 
 def _copy_within_bounds(document: Any) -> Any:
-    """Return the document with text as names. Raises `DocumentRefused` for one that is too deep or too large.
+    """Return a copy of the document with texts as names. Raises `DocumentRefused` if it is too deep or too large.
 
-    Values behind YAML aliases are copied, so a small document with many of them is too large.
+    Values behind YAML aliases are copied at each use, so a small document with many aliases may be too large.
     """
     count = 0
 
@@ -322,9 +333,9 @@ def read_title(document: Mapping[str, Any]) -> str:
 
 
 def server_address(document: Mapping[str, Any], address: str = "") -> str:
-    """Return the address of the API's first server, empty if the document names none.
+    """Return the address of the API's first server; empty if the document names none.
 
-    `address`: where the document was fetched, to which a relative address refers.
+    `address`: the address of the document, to which a relative address refers.
     """
     servers = document.get("servers")
     first = servers[0] if isinstance(servers, list) and servers else {"url": "/"}
@@ -353,13 +364,14 @@ def list_operations(document: Mapping[str, Any]) -> list[Operation]:
             if len(operations) == MAX_OPERATIONS:
                 raise DocumentRefused(
                     Sentence(
-                        "The document has more than {most} operations. Split it, and add each part by itself.",
+                        "The document has more than {most} operations. Split it, and add each part as a separate "
+                        "tool server.",
                         most=MAX_OPERATIONS,
                     )
                 )
             operations.append(_read_operation(document, path, item, method, operation, names))
     if not operations:
-        raise DocumentRefused(Sentence("The document describes no operations. Give one that describes requests."))
+        raise DocumentRefused(Sentence("The document describes no operations. Use a document that describes requests."))
     return operations
 
 
@@ -400,7 +412,7 @@ def _with_problem(about: Operation, problem: Sentence) -> Operation:
 
 
 def _unique_name(name: str, names: set[str]) -> str:
-    """Return a name that models can call, and that no other operation has. It is added to `names`."""
+    """Return a name that models can call and that is not in `names`, and add it to `names`."""
     plain = _NOT_IN_NAMES.sub("_", clean(name)).strip("_")[:100] or "operation"
     unique, number = plain, 1
     while unique in names:
@@ -417,7 +429,7 @@ def _with_arguments(
     for described in (operation, item):
         if described.get("servers") and server_address(described) != server_address(document):
             raise _BadOperation(
-                Sentence("It has a server of its own. Only operations of the document's server are tools.")
+                Sentence("It has its own server. Only operations of the document's server can be tools.")
             )
     schemas = _SchemaCopies(document)
     properties: JsonObject = {}
@@ -436,7 +448,9 @@ def _with_arguments(
             raise _BadOperation(Sentence("It has more than {most} parameters.", most=MAX_ARGUMENTS))
     in_path = {each["parameter"] for each in arguments if each["place"] == "path"}
     if missing := [name for name in _PATH_ARGUMENT.findall(about.path) if name not in in_path]:
-        raise _BadOperation(Sentence("Its path has {name}, which is no parameter.", name=f"{{{missing[0][:50]}}}"))
+        raise _BadOperation(
+            Sentence("Its path has {name}, but no parameter has this name.", name=f"{{{missing[0][:50]}}}")
+        )
     body, body_schema = _read_body(document, operation, properties)
     if body is not None:
         properties[body["name"]] = schemas.copy_schema(body_schema)
@@ -460,7 +474,7 @@ def _with_arguments(
 def _list_parameters(
     document: Mapping[str, Any], item: Mapping[str, Any], operation: Mapping[str, Any]
 ) -> list[Mapping[str, Any]]:
-    """Return the parameters of an operation. Its own replace those of its path with the same name and place."""
+    """Return the parameters of an operation. They replace parameters of its path with the same name and place."""
     parameters: dict[tuple[str, str], Mapping[str, Any]] = {}
     for listed in (item.get("parameters"), operation.get("parameters")):
         for each in listed if isinstance(listed, list) else ():
@@ -472,7 +486,7 @@ def _list_parameters(
 
 
 def _read_argument(parameter: Mapping[str, Any], others: Mapping[str, Any]) -> OperationArgument | None:
-    """Return the argument for a parameter. None if it is left out: optional, and of a kind that is not sent."""
+    """Return the argument for a parameter. None if it is left out: it is optional, and cannot be sent."""
     name = parameter.get("name")
     where = parameter.get("in")
     required = parameter.get("required") is True or where == "path"
@@ -483,7 +497,7 @@ def _read_argument(parameter: Mapping[str, Any], others: Mapping[str, Any]) -> O
     if not isinstance(where, str) or where not in _STYLES:
         if required:
             raise _BadOperation(
-                Sentence("It needs the parameter {name} in a place that is not supported.", name=name[:100])
+                Sentence("It requires the parameter {name} in a place that is not supported.", name=name[:100])
             )
         return None
     place = cast("Place", where)
@@ -538,7 +552,9 @@ def _read_body(
     if media_type is None:
         if required:
             kinds = ", ".join(str(each) for each in content)[:200]
-            raise _BadOperation(Sentence("It takes a body of a kind that a model cannot write: {kinds}.", kinds=kinds))
+            raise _BadOperation(
+                Sentence("It requires a body in a format that a model cannot write: {kinds}.", kinds=kinds)
+            )
         return None, {}
     media = content[media_type]
     schema = media.get("schema", {}) if isinstance(media, Mapping) else {}
@@ -547,7 +563,7 @@ def _read_body(
 
 
 def _choose_media_type(content: Mapping[str, Any]) -> str | None:
-    """Return the media type in which a model can write the body best."""
+    """Return the media type in which a model can write the body best, or None."""
     for fits in (_is_json, _is_form, _is_text):
         for media_type in content:
             if fits(media_type.partition(";")[0].strip().lower()):
@@ -580,7 +596,7 @@ def _with_description(schema: Any, description: str) -> Any:
 
 
 class _SchemaCopies:
-    """Copies the schemas of one operation. `definitions`: those that it refers to, by a name for each."""
+    """Copies of the schemas of one operation. `definitions`: the schemas that it refers to, by their new names."""
 
     def __init__(self, document: Mapping[str, Any]) -> None:
         self._document = document
@@ -598,7 +614,7 @@ class _SchemaCopies:
         return result
 
     def _copy_one(self, schema: Any) -> Any:
-        """Return a copy of one schema. What OpenAPI 3.0 writes otherwise than JSON Schema is translated."""
+        """Return a copy of one schema, translated from OpenAPI 3.0 to JSON Schema."""
         self._count += 1
         if self._count > MAX_SCHEMAS:
             raise _BadOperation(Sentence("Its arguments have more than {most} schemas.", most=MAX_SCHEMAS))
@@ -620,7 +636,7 @@ class _SchemaCopies:
         return self._copy_one(value) if name in _SINGLE_SCHEMAS and isinstance(value, Mapping) else value
 
     def _refer_to_copy(self, reference: str) -> str:
-        """Return the reference to the copy of a schema, which is made if it is new."""
+        """Return the reference to the copy of a schema. A missing copy will be made."""
         _require_local(reference)
         if reference not in self._names:
             if len(self._names) == MAX_REFERENCES:
@@ -635,7 +651,7 @@ def _is_copied_keyword(keyword: str) -> bool:
 
 
 def _to_json_schema(schema: JsonObject) -> JsonObject:
-    """Change a schema of OpenAPI, whose inner schemas are copies already, into JSON Schema. Return it."""
+    """Change a schema of OpenAPI into JSON Schema, in place, and return it. Its inner schemas are already copies."""
     required = schema.get("required")
     properties = schema.get("properties")
     if isinstance(required, list) and isinstance(properties, dict):
@@ -649,7 +665,7 @@ def _to_json_schema(schema: JsonObject) -> JsonObject:
 
 
 def _is_read_only(schema: Any) -> bool:
-    """Return whether only answers have this property."""
+    """Return whether only responses have this property."""
     return isinstance(schema, Mapping) and schema.get("readOnly") is True
 
 
@@ -658,7 +674,7 @@ def _require_local(reference: str) -> None:
     if not reference.startswith("#"):
         raise _BadOperation(
             Sentence(
-                "It refers to another document ({reference}). Give a document that has everything in one file.",
+                "It refers to another document ({reference}). Use a document that has everything in one file.",
                 reference=clean(reference)[:100],
             )
         )
@@ -672,7 +688,7 @@ def _follow_references(document: Mapping[str, Any], value: Any) -> Any:
             return value
         _require_local(reference)
         value = _resolve(document, reference)
-    raise _BadOperation(Sentence("Its references lead in a circle."))
+    raise _BadOperation(Sentence("Its references form a circle."))
 
 
 def _resolve(document: Mapping[str, Any], reference: str) -> Any:

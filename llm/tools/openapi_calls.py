@@ -1,7 +1,7 @@
 """Call an operation of an OpenAPI document: make the request from the arguments, and the output from the response.
 
-Every address is checked when it is connected to (`core.net`), and no redirect is followed: what a model writes into
-arguments must not choose another receiver for the secret.
+Every address is checked when the connection is opened (`core.net`), and no redirect is followed: the arguments of a
+model must not send the secret to another host.
 """
 
 import asyncio
@@ -29,15 +29,14 @@ from llm.tools.openapi import FORM, MULTIPART, DocumentRefused, OperationArgumen
 from llm.tools.servers import ToolServerConfig
 from llm.types.tools import BadArguments, ToolOutput
 
-MAX_BYTES = 16_000_000  # of a response; the rest is not received
+MAX_BYTES = 16_000_000  # of a response; the rest is not read
 MAX_URL = 16_000  # characters
-DOCUMENT_TIMEOUT = 30.0
+DOCUMENT_TIMEOUT = 30.0  # seconds
 DOCUMENT_TYPES = (
     *("application/json", "application/yaml", "application/x-yaml", "text/yaml", "text/x-yaml", "text/plain"),
     *("application/vnd.oai.openapi", "application/vnd.oai.openapi+json", "application/octet-stream"),
 )
-# Networks of an installation's own, for servers that are marked as such. Link-local addresses stay closed, since hosts
-# of clouds give secrets away there.
+# Private networks, for servers with `own_network`. Link-local addresses are left out, since clouds serve secrets there.
 OWN_NETWORKS = tuple(
     ip_network(network)
     for network in (
@@ -53,10 +52,7 @@ _WESTERN_CHARSETS = ("iso-8859-1", "latin-1", "latin1", "windows-1252", "cp1252"
 
 
 async def fetch_document(address: str) -> bytes:
-    """Return the bytes of a document at a public address, cut at the most that one may have and one byte more.
-
-    Raises `DocumentRefused`.
-    """
+    """Return the bytes of a document at a public address, at most `MAX_BYTES` + 1. Raises `DocumentRefused`."""
     try:
         url = httpx2.URL(address)
         fetcher = Fetcher(timeout=DOCUMENT_TIMEOUT)
@@ -71,14 +67,14 @@ async def fetch_document(address: str) -> bytes:
 
 
 def fetch_document_blocking(address: str) -> bytes:
-    """Fetch a document as `fetch_document` does, in a thread without an event loop."""
+    """Fetch a document as `fetch_document` does, from a thread without an event loop."""
     with wait_outside():
         return asyncio.run(fetch_document(address))
 
 
 @dataclass(frozen=True, slots=True)
 class OperationRequest:
-    """A request as it is sent. `record`: what it sends, for the record of what left the workspace."""
+    """A request for a call. `record`: its text for the record of requests that leave the workspace."""
 
     method: str
     url: httpx2.URL
@@ -90,13 +86,15 @@ class OperationRequest:
 async def call_operation(
     server: ToolServerConfig, tool: str, operation: StoredOperation, arguments: Mapping[str, Any]
 ) -> ToolOutput:
-    """Call an operation. A failure of the server is an output, too. Raises `BadArguments`."""
+    """Call an operation. Return a failure of the server as an output, too. Raises `BadArguments`."""
     if any(map(is_lost, server.secrets.values())):
         return ToolOutput(f"{server.name} was not asked. {Sentence(KEY_LOST).english}", error=True)
     request = build_request(server, operation, arguments)
     host = host_of(str(request.url))
     if server.hosts.listing_of(host) is HostListing.DENIED:
-        return ToolOutput(f"The workspace denies the host {host}, so it was not called. Go on without.", error=True)
+        return ToolOutput(
+            f"The workspace denies the host {host}, so it was not called. Continue without it.", error=True
+        )
     if server.reaches_out:
         note(host, request.record)
     try:
@@ -158,7 +156,7 @@ def _encode_for_header(argument: OperationArgument, value: Any) -> str:
 
 
 def _join_value(argument: OperationArgument, value: Any, separator: str) -> str:
-    """Return the value in the style `simple`, as OpenAPI describes it."""
+    """Return the value in the style `simple` of OpenAPI."""
     if argument["style"] == "json":
         return json.dumps(value, ensure_ascii=False)
     if isinstance(value, list):
@@ -171,7 +169,7 @@ def _join_value(argument: OperationArgument, value: Any, separator: str) -> str:
 
 
 def _encode_for_query(argument: OperationArgument, value: Any) -> list[tuple[str, str]]:
-    """Return the pairs of a query, in one of the styles that OpenAPI describes."""
+    """Return the pairs of a query for a value, in the argument's style of OpenAPI."""
     name, style = argument["parameter"], argument["style"]
     if style == "json":
         return [(name, json.dumps(value, ensure_ascii=False))]
@@ -237,7 +235,7 @@ async def _send(server: ToolServerConfig, request: OperationRequest) -> "Operati
             ) as response,
         ):
             if response.headers.get("content-encoding", "").strip().lower() not in ENCODINGS:
-                raise FetchRefused(f"{host} packed its answer in a way that was not asked for.")
+                raise FetchRefused(f"{host} sent an answer in an encoding that was not requested.")
             body, cut = await read_body(response, MAX_BYTES)
             return OperationResponse(
                 url=str(request.url),
@@ -249,11 +247,11 @@ async def _send(server: ToolServerConfig, request: OperationRequest) -> "Operati
                 cut=cut,
             )
     except httpx2.TimeoutException as error:
-        raise FetchRefused(f"{host} gave no complete answer in time.") from error
+        raise FetchRefused(f"{host} did not send a complete answer in time.") from error
     except httpx2.ConnectError as error:
         raise FetchRefused(f"{host} cannot be reached, or its certificate is not valid.") from error
     except (httpx2.HTTPError, httpx2.InvalidURL) as error:
-        raise FetchRefused(f"{host} gave an answer that is broken or has too much in its headers.") from error
+        raise FetchRefused(f"{host} sent an answer that is broken or has too large headers.") from error
 
 
 @dataclass(frozen=True, slots=True)
@@ -269,7 +267,7 @@ class OperationResponse:
     cut: bool
 
     def to_output(self, tool: str) -> ToolOutput:
-        """Return the output of a tool: text as it is, and any other body as a file."""
+        """Return the output of a tool: a text unchanged, another body as a file."""
         output = self._body_output(tool)
         status = self._status_line()
         if not status:
@@ -295,7 +293,7 @@ class OperationResponse:
         return to_output({"content": [{"type": "resource", "resource": resource}]}, tool)
 
     def _status_line(self) -> str:
-        """Return a line about the status; empty if the body says everything."""
+        """Return a line about the status; empty for a successful status with a body."""
         if 300 <= self.status < 400:
             place = clean(self.location)[:500]
             return f"The server answered with status {self.status} and leads to {place}. Redirects are not followed."

@@ -1,4 +1,4 @@
-"""Change the services that tools use, and create tools from them."""
+"""Change the services that tools use, and create their tools."""
 
 import asyncio
 import json
@@ -32,8 +32,8 @@ from llm.tools.openapi import MAX_TOOLS_OF_SERVER, ReadDocument, list_operations
 from llm.tools.servers import ServerFailed, ToolServerConfig
 from llm.tools.web_search import SearchService, ServiceKind, WebSearchTool
 
-ACTIVE_LOCK = "active web search"  # two administrators choose a service one after the other
-TRIAL_QUERY = "weather"  # every index has results for it
+ACTIVE_LOCK = "active web search"  # serialises changes of the active service
+TRIAL_QUERY = "weather"  # a query with results in every index
 SERVICE_KINDS: Mapping[WebSearch.Kind, ServiceKind] = {
     WebSearch.Kind.SEARXNG: "searxng",
     WebSearch.Kind.BRAVE: "brave",
@@ -42,14 +42,14 @@ SERVICE_KINDS: Mapping[WebSearch.Kind, ServiceKind] = {
 
 
 def web_search_tool() -> WebSearchTool | None:
-    """Return the tool for the active service, without hosts that the workspace denies, or None."""
+    """Return the tool for the active service, or None. It leaves out results from denied hosts."""
     row = WebSearch.objects.filter(active=True).first()
     return None if row is None else WebSearchTool(_to_service(row), hosts=host_lists())
 
 
 @transaction.atomic
 def store_web_search(*, user: AbstractUser, web_search: WebSearch, api_key: str | None) -> None:
-    """Store the row of an administrator's form. The very first row becomes the active one.
+    """Store the row of an administrator's form. The first row becomes the active one.
 
     `api_key`: None keeps the stored key, an empty text removes it.
     """
@@ -88,14 +88,14 @@ def try_web_search(*, web_search: WebSearch) -> int:
 
 
 def host_lists() -> HostLists:
-    """Return the hosts that tools may reach without approval, and the hosts that they may never reach."""
+    """Return the hosts that tools may reach without asking, and the hosts that they may never reach."""
     row = WebAccess.objects.first()
     return HostLists() if row is None else row.lists
 
 
 @transaction.atomic
 def store_web_access(*, user: AbstractUser, web_access: WebAccess) -> None:
-    """Store the one row of an administrator's form."""
+    """Store the only row, from an administrator's form."""
     require_store(user, web_access)
     before = load_stored(web_access)
     web_access.save()
@@ -103,7 +103,7 @@ def store_web_access(*, user: AbstractUser, web_access: WebAccess) -> None:
 
 
 def tool_servers(person: UUID | None = None) -> list[ToolServerConfig]:
-    """Return the enabled servers, by name, with the sign-ins of a person.
+    """Return the enabled servers in the order of their names, with the sign-ins of a person.
 
     `llm.tools.mcp.list_tools` asks a server for its tools.
     """
@@ -112,9 +112,9 @@ def tool_servers(person: UUID | None = None) -> list[ToolServerConfig]:
 
 
 def known_tools(person: UUID | None = None) -> list[tuple[ToolServerConfig, Listing | None]]:
-    """Return the enabled servers, by name, with their last listings for a person.
+    """Return the enabled servers in the order of their names, with their last listings for a person.
 
-    A server that was never asked has None, and so has one to which the person is not signed in.
+    The listing is None for a server that was never asked, and for one at which the person is not signed in.
     """
     grants = load_grants(person)
     return [(_to_config(row, grants), last_listing(row, grants)) for row in ToolServer.objects.filter(enabled=True)]
@@ -123,7 +123,7 @@ def known_tools(person: UUID | None = None) -> list[tuple[ToolServerConfig, List
 def last_listing(row: ToolServer, grants: PersonsGrants) -> Listing | None:
     """Return the last listing of a server, or None if it was never asked.
 
-    If each person signs in, the listing is that of the person: a server may offer other tools to somebody else.
+    If each person signs in, it is the listing for the person: a server may offer each person other tools.
     """
     holder = grants.usable(row) if row.access == ToolServer.Access.PERSON else row
     if holder is None or holder.tools is None:
@@ -132,7 +132,7 @@ def last_listing(row: ToolServer, grants: PersonsGrants) -> Listing | None:
 
 
 def remember_listing(server: ToolServerConfig, listing: Listing) -> None:
-    """Store the listing of a server, so that a plan can count its tools without asking."""
+    """Store the listing of a server, so that a plan can count its tools without a request."""
     tools = tools_to_json(listing.tools)
     problems = problems_to_json(listing.problems)
     if server.bearer is not None:
@@ -149,15 +149,15 @@ def store_tool_server(
 ) -> None:
     """Store the row of a superuser's form.
 
-    Only superusers may, since a process runs any command with the worker's rights. `api_key`: None keeps the stored
-    key, an empty text removes it. `document`: a new OpenAPI document; without it the stored one stays. Raises
+    Other users may not store it, since a process runs any command with the worker's rights. `api_key`: None keeps the
+    stored key, an empty text removes it. `document`: a new OpenAPI document; None keeps the stored one. Raises
     `openapi_document_missing`, `openapi_operation_unknown`, `openapi_too_many` and `superuser_only`.
     """
     if not (user.is_active and user.is_superuser):
         raise ProductError("superuser_only", "Only a superuser can change tool servers. Ask one to do it.", status=403)
     if api_key is not None:
         tool_server.api_key = api_key
-    # The last listing may come from another server.
+    # The last listing and the discovery may come from another server.
     tool_server.tools = None
     tool_server.problems = []
     tool_server.sign_in = None
@@ -181,7 +181,10 @@ def store_tool_server(
 
 
 def _choose_operations(tool_server: ToolServer, document: ReadDocument | None) -> None:
-    """Make the chosen operations the tools of a server. Those that a new document lacks are no longer chosen."""
+    """Make the chosen operations the tools of a server.
+
+    Operations that a new document lacks are removed from the choice.
+    """
     row = OpenApiDocument.objects.filter(server_id=tool_server.pk).first()
     if document is None and row is None:
         raise ProductError("openapi_document_missing", "Upload the OpenAPI document of this API, or enter its address.")
@@ -193,13 +196,14 @@ def _choose_operations(tool_server: ToolServer, document: ReadDocument | None) -
         tool_server.operations = [key for key in tool_server.operations if key in by_key]
     if missing := [key for key in tool_server.operations if key not in by_key]:
         sentence = Sentence(
-            "The document has no operation {operation} that can be a tool. Choose among those of the list.",
+            "The document has no operation {operation} that can be a tool. Choose operations from the list.",
             operation=str(missing[0])[:200],
         )
         raise ProductError("openapi_operation_unknown", sentence)
     if len(tool_server.operations) > MAX_TOOLS_OF_SERVER:
         sentence = Sentence(
-            "At most {most} operations of one server can be tools. Choose fewer, or add the document a second time.",
+            "At most {most} operations of one server can be tools. Choose fewer, or add the document to a second "
+            "server.",
             most=MAX_TOOLS_OF_SERVER,
         )
         raise ProductError("openapi_too_many", sentence)
@@ -222,7 +226,7 @@ def _store_document(tool_server: ToolServer, document: ReadDocument) -> None:
 
 
 def try_tool_server(*, user: AbstractUser | None = None, tool_server: ToolServer) -> Listing:
-    """Ask a server for its tools, with the sign-in of the user if each person signs in, and store them.
+    """Ask a server for its tools, and store the listing. If each person signs in, use the sign-in of the user.
 
     Raises `ProductError` with the cause and advice for an administrator.
     """

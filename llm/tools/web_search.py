@@ -1,4 +1,4 @@
-"""Search the web, as a tool. The server has the API of SearXNG or of Brave, or is DuckDuckGo by the package `ddgs`."""
+"""Define the tool that searches the web, with the API of SearXNG or Brave, or DuckDuckGo (package `ddgs`)."""
 
 import asyncio
 import json
@@ -29,14 +29,13 @@ MAX_QUERY = 400  # characters, Brave's limit
 MAX_RESULTS = 20
 RESULTS_PER_QUERY = 10
 NO_RESULTS = "Nothing was found. Try other words."
-ONE_DENIED = "One result is of a host that this workspace denies; it was left out."
-SEVERAL_DENIED = "{count} results are of hosts that this workspace denies; they were left out."
+ONE_DENIED = "One result is from a host that this workspace denies. It was left out."
+SEVERAL_DENIED = "{count} results are from hosts that this workspace denies. They were left out."
 NO_LISTS = HostLists()
-_MAX_BYTES = 2_000_000
-# In characters.
-_MAX_URL = 2_000
-_MAX_TITLE = 300
-_MAX_SNIPPET = 1_000
+_MAX_BYTES = 2_000_000  # of an answer
+_MAX_URL = 2_000  # characters
+_MAX_TITLE = 300  # characters
+_MAX_SNIPPET = 1_000  # characters
 
 _DEFINITION = ToolDefinition(
     "web_search",
@@ -81,7 +80,7 @@ class SearchService:
             async with asyncio.timeout(self.timeout), httpx2.AsyncClient(timeout=self.timeout) as client:
                 return await self._ask(client, query)
         except (TimeoutError, httpx2.TimeoutException) as error:
-            raise FetchRefused(f"The search service gave no answer within {self.timeout:g} seconds.") from error
+            raise FetchRefused(f"The search service did not answer within {self.timeout:g} seconds.") from error
         except (httpx2.HTTPError, httpx2.InvalidURL) as error:
             raise FetchRefused(
                 "The search service cannot be reached. An administrator must check its address."
@@ -100,12 +99,12 @@ class SearchService:
         return _parse_results(answer, self.kind)
 
     async def _ask_duckduckgo(self, query: str) -> list["WebResult"]:
-        """Return the results of DuckDuckGo. The package blocks, and ends with its own time-out in its thread."""
+        """Return the results of DuckDuckGo. The package blocks a thread until its own time-out."""
         try:
             async with asyncio.timeout(self.timeout):
                 entries = await asyncio.to_thread(_search_duckduckgo, self._url, query, int(self.timeout))
         except TimeoutError as error:
-            raise FetchRefused(f"The search service gave no answer within {self.timeout:g} seconds.") from error
+            raise FetchRefused(f"The search service did not answer within {self.timeout:g} seconds.") from error
         results = [_parse_result(entry, self.kind) for entry in entries if _valid_url(entry["url"])]
         return results[:RESULTS_PER_QUERY]
 
@@ -224,8 +223,8 @@ def _parse_queries(arguments: Mapping[str, Any]) -> list[str]:
 
 
 def _search_duckduckgo(url: str, query: str, timeout: int) -> list[dict[str, str]]:
-    """Return the entries of DuckDuckGo's page for a query, as those of SearXNG. Blocks. Raises `FetchRefused`."""
-    # Imported here: the package starts threads, which a process that forks others must not have.
+    """Return the entries of DuckDuckGo's page for a query, in SearXNG's form. Blocks. Raises `FetchRefused`."""
+    # Imported here, since the package starts threads, and a process that forks must have none.
     from ddgs.engines.duckduckgo import Duckduckgo  # noqa: PLC0415
     from ddgs.exceptions import DDGSException, TimeoutException  # noqa: PLC0415
 
@@ -234,16 +233,16 @@ def _search_duckduckgo(url: str, query: str, timeout: int) -> list[dict[str, str
     try:
         results = engine.search(query)
     except TimeoutException as error:
-        raise FetchRefused(f"The search service gave no answer within {timeout} seconds.") from error
+        raise FetchRefused(f"The search service did not answer within {timeout} seconds.") from error
     except DDGSException as error:
-        raise FetchRefused("DuckDuckGo cannot be reached. Go on without, or try again later.") from error
-    if results is None:  # another status than 200: DuckDuckGo answers 202 where it takes one for a robot
-        raise FetchRefused("DuckDuckGo refuses further queries for now. Send fewer, or go on without.")
+        raise FetchRefused("DuckDuckGo cannot be reached. Continue without it, or try again later.") from error
+    if results is None:  # a status other than 200; DuckDuckGo sends 202 to suspected robots
+        raise FetchRefused("DuckDuckGo refuses more queries for now. Send fewer, or continue without it.")
     return [{"url": _link_target(each.href), "title": each.title, "content": each.body} for each in results]
 
 
 def _link_target(url: str) -> str:
-    """Return the address that a link of DuckDuckGo leads to. Some of its pages link by an address of its own."""
+    """Return the target of a link of DuckDuckGo, which may be a redirect by DuckDuckGo itself."""
     address = urlsplit(url)
     if (address.hostname or "").endswith("duckduckgo.com") and address.path == "/l/":
         return parse_qs(address.query).get("uddg", [""])[0]
@@ -252,12 +251,12 @@ def _link_target(url: str) -> str:
 
 def _status_sentence(status: int, kind: str) -> str:
     if status == 429:
-        return "The search service is asked too often. Send fewer queries, or go on without."
+        return "The search service gets too many queries. Send fewer, or continue without it."
     if status in (401, 403) and kind == "searxng":
         return "The search service refused. An administrator must allow its JSON format or check the key."
     if status in (401, 403, 422) and kind == "brave":
         return "The search service refused the key or the query. An administrator must check the key."
-    return f"The search service failed with status {status}. Go on without, or try again later."
+    return f"The search service failed with status {status}. Continue without it, or try again later."
 
 
 def _parse_results(answer: Any, kind: str) -> list[WebResult]:
@@ -266,9 +265,7 @@ def _parse_results(answer: Any, kind: str) -> list[WebResult]:
         answer = answer.get("web") or {"results": []}  # Brave leaves `web` out if there are no results
     entries = answer.get("results") if isinstance(answer, dict) else None
     if not isinstance(entries, list):
-        raise FetchRefused(
-            "The search service gave an answer that is not its protocol. An administrator must check it."
-        )
+        raise FetchRefused("The search service sent an answer in another protocol. An administrator must check it.")
     results = [
         _parse_result(entry, kind) for entry in entries if isinstance(entry, dict) and _valid_url(entry.get("url"))
     ]

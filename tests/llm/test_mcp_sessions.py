@@ -211,7 +211,7 @@ async def test_a_request_for_a_models_answer_is_refused_by_name(tmp_path: Path) 
     output = await call(server, "think", place)
     assert output.text == "Sampling not supported"
     assert [note.english for note in output.notes] == [
-        "The tool server asking asked for an answer of a model (sampling). Tools do not get that here."
+        "The tool server asking asked for an answer of a model (sampling). Glasshouse does not give that to tools."
     ]
     assert not (await call(server, "think", place)).notes
     await close_sessions()

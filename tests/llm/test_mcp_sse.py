@@ -55,7 +55,7 @@ async def test_a_session_over_sse_stays_open_and_answers_at_the_same_time(server
 async def test_an_answer_over_sse_that_is_too_large_is_told_and_the_next_call_works(server: ToolServerConfig) -> None:
     place = SessionScope(uuid4(), uuid4())
     output = await mcp_sessions.call_tool(server, "much.text", {}, place)
-    assert output.error and output.text == "calc gave more than can be received. Ask it for less."
+    assert output.error and output.text == "calc sent more than can be received. Ask it for less."
     assert (await mcp_sessions.call_tool(server, "add", {"a": 1, "b": 1}, place)).text == "2"
 
 

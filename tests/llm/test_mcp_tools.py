@@ -221,7 +221,7 @@ async def test_one_bad_tool_costs_no_other_and_is_named(wire: str, tmp_path: Pat
         offered = {each.definition.name: each for each in listing.tools}
         assert list(offered) == ["odd__good", *(f"odd__{name}" for name in BAD_SCHEMAS)]
         assert {each.name: each.reason.english for each in listing.problems} == {
-            "odd__broken": "Its input is of type array, but a call always carries an object.",
+            "odd__broken": "Its input has the type array, but the input of a call is an object.",
             "tool 15": "It has no name.",
             "tool 16": "It has no name.",
         }
@@ -251,7 +251,7 @@ async def test_pages_in_a_circle_end_and_an_empty_page_leads_on(
         listing = await list_tools(server)
     assert [each.name_at_server for each in listing.tools] == names
     assert [each.reason.english for each in listing.problems if each.name == "odd: more tools"] == (
-        ["The pages of the server's list do not end; those beyond are not read."] if reason else []
+        ["The pages of the server's list do not end. Only the first pages are read."] if reason else []
     )
 
 
@@ -265,7 +265,7 @@ async def test_half_a_character_costs_neither_the_list_nor_a_result(wire: str, t
 
 
 async def test_an_answer_that_is_no_message_is_said_in_plain_words() -> None:
-    for body, words in (("", "answered with nothing"), ("oops", "answered “oops”")):
+    for body, words in (("", "sent an empty answer"), ("oops", "answered “oops”")):
         with (
             RawServer(always(answer(body, media_type="application/json"))) as server,
             pytest.raises(ServerFailed) as failure,
@@ -339,7 +339,7 @@ async def test_names_that_collide_are_told_apart_and_what_is_abusive_is_cut_and_
             ("odd__a_b", False), ("odd__long", True), ("odd: more tools", False),
         ]  # fmt: skip
         assert "two tools of this name" in listing.problems[0].reason.english
-        assert "30,000 characters; the first 20,000" in listing.problems[1].reason.english
+        assert "30,000 characters. Only the first 20,000" in listing.problems[1].reason.english
         assert "more than 1,000 tools" in listing.problems[2].reason.english
         assert (await run_tool(listing.tools[1], {})).text == "Done."
 
@@ -374,7 +374,7 @@ TALKING = f"import sys; print('boom: {SECRET} and sk-abcdefghijklmnop', file=sys
     ("command", "code", "advice"),
     [
         ("/no/such/program --flag", "tool_server_no_program", "There is no program “/no/such/program”"),
-        ("/etc/passwd", "tool_server_no_program", "may not be executed"),
+        ("/etc/passwd", "tool_server_no_program", "The worker may not execute"),
         ("true", "tool_server_ended", "ended with code 0"),
         (f'{sys.executable} -c "{TALKING}"', "tool_server_ended", "ended with code 3"),
         ("echo hello", "tool_server_ended", "ended with code 0"),
@@ -388,7 +388,8 @@ async def test_the_cause_that_a_process_is_no_tool_server_is_for_the_administrat
         await list_tools(ToolServerConfig("nobody", command=command, secrets={"TOKEN": SECRET}))
     assert failure.value.code == code and advice in failure.value.advice.english
     assert SECRET not in failure.value.advice.english and "sk-abc" not in failure.value.advice.english
-    assert str(failure.value) == "The tool server nobody cannot be reached or broke off. Go on without."
+    sentence = "The tool server nobody cannot be reached or broke the connection. Continue without it."
+    assert str(failure.value) == sentence
     if "boom" in command:
         assert "It wrote last: “boom: … and …”" in failure.value.advice.english
 
@@ -404,7 +405,7 @@ async def test_a_process_that_answers_with_an_error_is_quoted() -> None:
 @pytest.mark.parametrize(
     ("status", "code", "advice"),
     [
-        (401, "tool_server_denied", "it refuses the secret, or wants one"),
+        (401, "tool_server_denied", "it refuses the secret, or requires one"),
         (403, "tool_server_denied", "check the name of the header"),
         (404, "tool_server_wrong_transport", "Is this the address of an SSE server?"),
         (405, "tool_server_wrong_transport", "Is this the address of an SSE server?"),

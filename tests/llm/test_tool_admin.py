@@ -261,7 +261,7 @@ def test_the_administrator_chooses_who_signs_in(admin_client: Client, tool_serve
         oauth.changes["issuer"] = "https://evil.example"
         assert "calls itself “https://evil.example" in press(admin_client, tool_server, "find_sign_in")
         admin_client.post(url, server_form(tool_server, base_url=oauth.url, access="none"))
-        assert "it wants a sign-in. If it has OAuth, let each" in press(admin_client, tool_server, "list_tools")
+        assert "it requires a sign-in. If it supports OAuth, let each" in press(admin_client, tool_server, "list_tools")
 
 
 def test_only_superusers_change_tool_servers(client: Client, tool_server: ToolServer) -> None:
@@ -305,7 +305,7 @@ def test_the_admin_lists_the_tools_of_a_server_and_names_the_broken_one(admin_cl
     admin_client.post(change_url(row), server_form(row, command="true"))
     row.refresh_from_db()
     assert row.tools is None and row.problems == []
-    assert "The process ended with code 0 before it had answered" in press(admin_client, row, "list_tools")
+    assert "The process ended with code 0 before it answered" in press(admin_client, row, "list_tools")
 
 
 def test_the_message_of_a_long_list_names_the_first_and_counts_all(admin_client: Client, tmp_path: Path) -> None:
