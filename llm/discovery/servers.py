@@ -66,7 +66,7 @@ class DiscoveredServer:
         self._api_key = api_key.strip()
         self._client = client
 
-    async def ask(self, url: str, *, body: Any = None, google: bool = False) -> Any:
+    async def request_json(self, url: str, *, body: Any = None, google: bool = False) -> Any:
         """Return the JSON of the answer, whatever its status.
 
         None for a redirect, a failure, and an answer without JSON.
@@ -105,7 +105,7 @@ async def discover(kind: str, base_url: str, api_key: str, names: Sequence[str])
     async with httpx2.AsyncClient(follow_redirects=False, timeout=TIMEOUT) as client:
         server = DiscoveredServer(kind, base_url, api_key, client)
         url = f"{server.root}/v1/models?limit=1000" if kind == "anthropic" else f"{server.base_url}/models"
-        body = None if kind == "ollama" else await server.ask(url)
+        body = None if kind == "ollama" else await server.request_json(url)
         facts_in_list = shapes.read_list(body, server.impossible_values)
         if any(facts_in_list.values()):
             return Discovery(facts_in_list, "/v1/models", server.impossible_values, answered=True)
@@ -122,25 +122,25 @@ async def _look_up_gemini(server: DiscoveredServer, names: Sequence[str]) -> dic
     """Read Google's native list, since its list in OpenAI's protocol has only names."""
     if not (server.base_url.endswith("/openai") or any(name.startswith("models/") for name in names)):
         return {}
-    body = await server.ask(f"{server.base_url.removesuffix('/openai')}/models?pageSize=1000", google=True)
+    body = await server.request_json(f"{server.base_url.removesuffix('/openai')}/models?pageSize=1000", google=True)
     rows = [(row.get("name"), row) for row in shapes.list_rows(body, "models") if "inputTokenLimit" in row]
     by_name = shapes.read_models(rows, shapes.read_gemini, server.impossible_values)
     return by_name | {name.removeprefix("models/"): facts for name, facts in by_name.items()}
 
 
 async def _look_up_ollama(server: DiscoveredServer, names: Sequence[str]) -> dict[str, ModelFacts]:
-    version = await server.ask(f"{server.root}/api/version")
+    version = await server.request_json(f"{server.root}/api/version")
     if not (isinstance(version, Mapping) and isinstance(version.get("version"), str)):
         return {}
-    loaded = shapes.list_rows(await server.ask(f"{server.root}/api/ps"), "models")
+    loaded = shapes.list_rows(await server.request_json(f"{server.root}/api/ps"), "models")
     if not names:
-        tags = shapes.list_rows(await server.ask(f"{server.root}/api/tags"), "models")
+        tags = shapes.list_rows(await server.request_json(f"{server.root}/api/tags"), "models")
         names = [row["name"] for row in tags if isinstance(row.get("name"), str)]
     semaphore = asyncio.Semaphore(CONCURRENT_REQUESTS)
 
     async def show(name: str) -> ModelFacts | None:
         async with semaphore:
-            answer = await server.ask(f"{server.root}/api/show", body={"model": name})
+            answer = await server.request_json(f"{server.root}/api/show", body={"model": name})
         model = ModelDescription(answer, server.impossible_values)
         if model.get("model_info") is None and model.get("capabilities") is None:
             return None
@@ -162,17 +162,19 @@ async def _look_up_llama_cpp(server: DiscoveredServer, names: Sequence[str]) -> 
 
     A server with one model answers to any name. A router is asked about each model, and does not load it for this.
     """
-    props = await server.ask(f"{server.root}/props")
+    props = await server.request_json(f"{server.root}/props")
     if not isinstance(props, Mapping) or not ("default_generation_settings" in props or props.get("role") == "router"):
         return {}
     if props.get("role") != "router":
         return shapes.read_models([(name, props) for name in names], shapes.read_llama_cpp, server.impossible_values)
-    answers = [await server.ask(f"{server.root}/props?model={quote(name, safe='')}&autoload=false") for name in names]
+    answers = [
+        await server.request_json(f"{server.root}/props?model={quote(name, safe='')}&autoload=false") for name in names
+    ]
     return shapes.read_models(zip(names, answers, strict=True), shapes.read_llama_cpp, server.impossible_values)
 
 
 async def _look_up_lm_studio(server: DiscoveredServer, names: Sequence[str]) -> dict[str, ModelFacts]:
-    body = await server.ask(f"{server.root}/api/v1/models")
+    body = await server.request_json(f"{server.root}/api/v1/models")
     facts: dict[str, ModelFacts] = {}
     for row in shapes.list_rows(body, "models"):
         if not isinstance(row.get("loaded_instances"), list):
@@ -186,7 +188,7 @@ async def _look_up_lm_studio(server: DiscoveredServer, names: Sequence[str]) -> 
 
 
 async def _look_up_litellm(server: DiscoveredServer, names: Sequence[str]) -> dict[str, ModelFacts]:
-    rows = shapes.list_rows(await server.ask(f"{server.root}/model/info"))
+    rows = shapes.list_rows(await server.request_json(f"{server.root}/model/info"))
     described = [(row.get("model_name"), row["model_info"]) for row in rows if "model_info" in row]
     return shapes.read_models(described, shapes.read_litellm, server.impossible_values)
 

@@ -299,7 +299,7 @@ class RefusedParameters:
         names.append(name)
         return True
 
-    def removed(self, request: ModelRequest) -> tuple[ModelRequest, tuple[str, ...]]:
+    def remove_refused(self, request: ModelRequest) -> tuple[ModelRequest, tuple[str, ...]]:
         """Return the request without refused parameters, and the names of the removed ones that people had set."""
         names = (*self._missing_parameters, *self._names.get(request.model, ()))
         left_out = []
@@ -397,8 +397,8 @@ class HttpClient(ABC):
         if self._count_retry_times.get(request.model, 0.0) > time.monotonic():
             return None
         try:
-            accepted, _ = self._refused.removed(replace(request, messages=mend_messages(request.messages)))
-            accepted = self._refused_tools.remove_known(accepted)
+            accepted, _ = self._refused.remove_refused(replace(request, messages=mend_messages(request.messages)))
+            accepted = self._refused_tools.remove_refused(accepted)
             async with asyncio.timeout(COUNT_TIMEOUT):
                 if count := token_count(await self._request_count(accepted)):
                     return count
@@ -465,11 +465,11 @@ class HttpClient(ABC):
     async def _send_accepted(self, request: ModelRequest) -> tuple[ClientResponse, ParametersLeftOut]:
         """Return the response, and the parameters and tools that were left out of the request."""
         dropped: tuple[str, ...] = ()
-        first = self._refused_tools.remove_known(request)
+        first = self._refused_tools.remove_refused(request)
         sent = first
         tool_refusals: list[ModelError] = []
         while True:
-            accepted, left_out = self._refused.removed(sent)
+            accepted, left_out = self._refused.remove_refused(sent)
             try:
                 response = await self._send(accepted)
             except ModelError as refusal:

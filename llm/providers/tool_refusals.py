@@ -26,7 +26,7 @@ class RefusedTools:
         self._definitions: dict[str, dict[bytes, None]] = defaultdict(dict)
         self._max_tools: dict[str, int] = {}
 
-    def remove_known(self, request: ModelRequest) -> ModelRequest:
+    def remove_refused(self, request: ModelRequest) -> ModelRequest:
         """Return the request without the tools that its model refused before."""
         refused = self._definitions.get(request.model)
         max_tools = self._max_tools.get(request.model)
