@@ -175,7 +175,7 @@ def try_model(model: Model) -> ToolTrial | None:
         TRIAL_TOKENS,
         tools=(TRIAL_TOOL,),
         window=model.window,
-        left=max(1, model.window - TRIAL_TOKENS),
+        remaining=max(1, model.window - TRIAL_TOKENS),
         streaming=not model.whole_answers,
         untagged_reasoning=model.untagged_reasoning,
     )
@@ -281,7 +281,7 @@ def _ask_for_word(model: Model, filler: Sequence[str]) -> tuple[bool, int]:
         (*history, ModelMessage("user", question)),
         min(TRIAL_TOKENS, model.max_output or TRIAL_TOKENS),
         window=model.window,
-        left=TRIAL_TOKENS,
+        remaining=TRIAL_TOKENS,
     )
 
     provider = model.provider

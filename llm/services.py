@@ -87,11 +87,13 @@ ANTHROPIC_MIN_CACHE_TOKENS = (
     (re.compile(r"opus-5|sonnet-5[.-]5|haiku-5[.-]5"), 512),
     (re.compile(r"sonnet-[45]|opus-4[.-]8"), 1_024),
 )
-ANTHROPIC_CACHE_RULE = CacheRule(least=4_096, points="any", reach=20, lifetime=300, settings=True, reported=True)
+ANTHROPIC_CACHE_RULE = CacheRule(
+    min_tokens=4_096, points="any", lookback_blocks=20, lifetime=300, depends_on_settings=True, reports_usage=True
+)
 CACHE_RULES = {
-    Provider.Kind.RESPONSES: CacheRule(step=128, reported=True),
-    Provider.Kind.OPENAI: CacheRule(step=128),
-    Provider.Kind.OLLAMA: CacheRule(step=128),
+    Provider.Kind.RESPONSES: CacheRule(granularity=128, reports_usage=True),
+    Provider.Kind.OPENAI: CacheRule(granularity=128),
+    Provider.Kind.OLLAMA: CacheRule(granularity=128),
 }
 
 
@@ -101,11 +103,11 @@ def cache_rule(model: Model) -> CacheRule:
     protocol = model.provider.protocol
     if protocol == Provider.Kind.ANTHROPIC:
         sizes = (least for pattern, least in ANTHROPIC_MIN_CACHE_TOKENS if pattern.search(name))
-        return replace(ANTHROPIC_CACHE_RULE, least=next(sizes, ANTHROPIC_CACHE_RULE.least))
+        return replace(ANTHROPIC_CACHE_RULE, min_tokens=next(sizes, ANTHROPIC_CACHE_RULE.min_tokens))
     if protocol == Provider.Kind.RESPONSES and OPENAI_BREAKPOINT_MODELS.search(name):
-        return CacheRule(points="user", lifetime=1_800, reported=True)
+        return CacheRule(points="user", lifetime=1_800, reports_usage=True)
     if "deepseek" in name:
-        return CacheRule(least=64, step=64)
+        return CacheRule(min_tokens=64, granularity=64)
     return CACHE_RULES[Provider.Kind(protocol)]
 
 

@@ -211,7 +211,7 @@ def forecast(now: SentPrompt, before: SentPrompt | None, rule: CacheRule, *, oth
     first = now.pieces[0 if now.pieces[0].tokens or len(now.pieces) == 1 else 1].section
     if before is None:
         return {**entry, "missed_section": first, "reason": "model_changed"} if other_model else entry
-    if not (rule.reported or before.reported):
+    if not (rule.reports_usage or before.reported):
         return entry
     again = {piece.digest for piece in before.pieces}
     if rule.lifetime is not None and now.at - before.at > rule.lifetime:
@@ -219,7 +219,7 @@ def forecast(now: SentPrompt, before: SentPrompt | None, rule: CacheRule, *, oth
         return {**entry, "missed_section": first, "reason": "expired", "again": lost}
     same = _common(now, before)
     missed = _difference(now, before, same)
-    if rule.settings and now.settings != before.settings and (leading := _before_messages(now)) < same:
+    if rule.depends_on_settings and now.settings != before.settings and (leading := _before_messages(now)) < same:
         same = leading
         missed = (now.pieces[leading].section, "settings_changed")
     served = _served(now, before, same, rule)
@@ -237,7 +237,7 @@ def tokens_to_write(now: SentPrompt, served: int, rule: CacheRule) -> int:
     A provider that caches prompts by itself bills none.
     """
     up_to_point = sum(piece.tokens for piece in now.pieces[: max(now.points, default=0)])
-    return max(0, up_to_point - served) if rule.points and up_to_point >= rule.least else 0
+    return max(0, up_to_point - served) if rule.points and up_to_point >= rule.min_tokens else 0
 
 
 def _common(now: SentPrompt, before: SentPrompt) -> int:
@@ -259,15 +259,15 @@ def _served(now: SentPrompt, before: SentPrompt, same: int, rule: CacheRule) -> 
     if rule.points:
         end = max((point for point in before.points if point <= same and _reaches(now, point, rule)), default=0)
     tokens = sum(piece.tokens for piece in now.pieces[:end])
-    return tokens - tokens % rule.step if tokens >= rule.least else 0
+    return tokens - tokens % rule.granularity if tokens >= rule.min_tokens else 0
 
 
 def _reaches(now: SentPrompt, earlier_point: int, rule: CacheRule) -> bool:
     """Return whether a point of the prompt is near enough to `earlier_point` for the provider to find it."""
-    if not rule.reach:
+    if not rule.lookback_blocks:
         return True
     later = (point for point in now.points if point >= earlier_point)
-    return any(sum(piece.blocks for piece in now.pieces[earlier_point:point]) < rule.reach for point in later)
+    return any(sum(piece.blocks for piece in now.pieces[earlier_point:point]) < rule.lookback_blocks for point in later)
 
 
 def _difference(now: SentPrompt, before: SentPrompt, at: int) -> tuple[str, str] | None:

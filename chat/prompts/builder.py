@@ -640,14 +640,14 @@ def model_request(context: TurnContext, prompt: Prompt, step: CallStep = FIRST_S
     model = context.model
     options = context.options
     choice = _tool_choice(context, step)
-    left = context.room.window - prompt.report.used
+    remaining = context.room.window - prompt.report.used
     limits = [limit for limit in (model.max_output, options.max_output) if limit]
     # Anthropic's signatures of reasoning cover the definitions of tools.
     signed = not (step.undefined and model.provider.protocol == Provider.Kind.ANTHROPIC)
     return ModelRequest(
         model=model.name,
         messages=tuple(_model_message(message, signed=signed) for message in prompt.messages),
-        max_output=min(*limits, left) if limits else None,
+        max_output=min(*limits, remaining) if limits else None,
         tools=() if step.undefined else context.toolbox.definitions,
         tool_choice=choice,
         required_tool=options.required_tool if choice == "required" else None,
@@ -658,7 +658,7 @@ def model_request(context: TurnContext, prompt: Prompt, step: CallStep = FIRST_S
         response_format=options.response_format,
         parallel_tool_calls=options.parallel_tool_calls,
         window=model.window,
-        left=left,
+        remaining=remaining,
         counted=prompt.report.used + context.room.tools_tokens,
         streaming=not model.whole_answers,
         written_calls=model.written_calls,

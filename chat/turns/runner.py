@@ -614,7 +614,7 @@ class _Run:
         model = self.context.model
         usage = step.usage
         if self._current_prompt is not None:
-            answered = replace(self._current_prompt, reported=step.cache_reported, answer=step.answer)
+            answered = replace(self._current_prompt, reported=step.cache_reported, answer=step.answer_id)
             self._prompts[model.pk] = self._answered[model.pk] = answered
         if usage is None:
             return
@@ -622,7 +622,7 @@ class _Run:
         if step.cache_reported:
             counted = call["used"] + call["tools_tokens"]
             sent = self._prompts[model.pk]
-            call["cache"] = cache.with_usage(call["cache"], sent, usage.within_totals(), counted, step.changed)
+            call["cache"] = cache.with_usage(call["cache"], sent, usage.within_totals(), counted, step.changed_part)
         await self._compare_usage(usage)
         if step.reason == "tool_calls":  # the turn continues, and its worker may be killed before the end
             self._store_reports()

@@ -162,7 +162,7 @@ def wire_request(request: ModelRequest) -> JsonObject:
     body: JsonObject = {
         "model": request.model,
         "messages": _Messages(request.cache_points).build(request.messages[leading:], leading),
-        "max_tokens": request.max_output or request.left or DEFAULT_OUTPUT,
+        "max_tokens": request.max_output or request.remaining or DEFAULT_OUTPUT,
         "stream": request.streaming,
     }
     if system := _system(request.messages[:leading], request.cache_points):
@@ -335,7 +335,7 @@ class AnthropicReader(StepReader):
         self._counts: dict[str, int] = {}
         self._calls: dict[int, int] = {}  # index of the call, by index of its content block
         self._blocks: dict[int, JsonObject] = {}  # content blocks by index
-        self._answer = ""
+        self._answer_id = ""
         self._changed_part: ChangedPart | None = None
 
     @property
@@ -405,7 +405,7 @@ class AnthropicReader(StepReader):
             yield ToolCallDelta(self._calls[index], arguments)
 
     def _read_diagnostics(self, message: JsonObject) -> None:
-        self._answer = str(message.get("id") or "")[:MAX_ID_LENGTH]
+        self._answer_id = str(message.get("id") or "")[:MAX_ID_LENGTH]
         miss = as_object(as_object(message.get("diagnostics")).get("cache_miss_reason"))
         self._changed_part = _CHANGED_PARTS.get(str(miss.get("type")))
 
@@ -428,8 +428,8 @@ class AnthropicReader(StepReader):
             self._reasoning(usage),
             detail,
             cache_reported=cache_reported,
-            answer=self._answer,
-            changed=self._changed_part,
+            answer_id=self._answer_id,
+            changed_part=self._changed_part,
         )
 
     def _reasoning(self, usage: Usage | None) -> ReasoningState | None:

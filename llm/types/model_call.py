@@ -168,24 +168,24 @@ NO_SAMPLING = Sampling()
 class CacheRule:
     """The rule by which a provider's cache serves a prompt that begins like an earlier one.
 
-    * `least`: the tokens of the shortest prefix that the cache serves.
-    * `step`: the cache serves a multiple of this number of tokens.
+    * `min_tokens`: the tokens of the shortest prefix that the cache serves.
+    * `granularity`: the cache serves a multiple of this number of tokens.
     * `points`: the cache stores only prefixes that a request marks. A mark can be on `any` message, or only on a `user`
       message. Empty: the cache stores every prefix.
-    * `reach`: the number of content blocks before a mark that are searched for an earlier mark; 0 for all.
+    * `lookback_blocks`: the number of content blocks before a mark that are searched for an earlier mark; 0 for all.
     * `lifetime`: seconds; None if unknown.
-    * `settings`: the cache serves no messages after a change of the effort, or of whether a tool is demanded or
-      forbidden.
-    * `reported`: the provider reports how many tokens its cache served.
+    * `depends_on_settings`: the cache serves no messages after a change of the effort, or of whether a tool is demanded
+      or forbidden.
+    * `reports_usage`: the provider reports how many tokens its cache served.
     """
 
-    least: int = 1_024
-    step: int = 1
+    min_tokens: int = 1_024
+    granularity: int = 1
     points: Literal["", "any", "user"] = ""
-    reach: int = 0
+    lookback_blocks: int = 0
     lifetime: int | None = None
-    settings: bool = False
-    reported: bool = False
+    depends_on_settings: bool = False
+    reports_usage: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,7 +198,7 @@ class ModelRequest:
       demands a call, of `required_tool` if that is set.
     * `response_format`: OpenAI's format for an answer in JSON: type `json_object`, or `json_schema` with its schema.
     * `window`: tokens of prompt and answer together, for servers that need to know it.
-    * `left`: tokens of the window that remain after the prompt.
+    * `remaining`: tokens of the window that remain after the prompt.
     * `counted`: tokens of the prompt with its tools by our count. The client uses them to explain a refusal.
     * `streaming`: the answer is requested piece by piece. Some servers refuse that.
     * `written_calls`: the model writes its tool calls as text.
@@ -224,7 +224,7 @@ class ModelRequest:
     response_format: Mapping[str, Any] | None = None
     parallel_tool_calls: bool = True
     window: int | None = None
-    left: int | None = None
+    remaining: int | None = None
     counted: int | None = None
     cache_key: str = ""
     cache_points: tuple[int, ...] = ()
@@ -376,8 +376,8 @@ class StepFinished:
 
     `detail`: the provider's own word for the reason, if that is `other`. `reasoning`: the state that the provider wants
     back with the results of the step's tool calls. `cache_reported`: the provider reported how many tokens it read from
-    its cache, possibly 0. `answer`: the provider's id for the answer. `changed`: the part of the request that differs
-    from the request of `ModelRequest.previous_answer`, as the provider reports it.
+    its cache, possibly 0. `answer_id`: the provider's id for the answer. `changed_part`: the part of the request that
+    differs from the request of `ModelRequest.previous_answer`, as the provider reports it.
     """
 
     reason: FinishReason
@@ -385,8 +385,8 @@ class StepFinished:
     reasoning: ReasoningState | None = None
     detail: str = ""
     cache_reported: bool = field(default=False, compare=False)
-    answer: str = field(default="", compare=False)
-    changed: ChangedPart | None = field(default=None, compare=False)
+    answer_id: str = field(default="", compare=False)
+    changed_part: ChangedPart | None = field(default=None, compare=False)
 
 
 StepEvent = (
@@ -402,9 +402,9 @@ StepEvent = (
 
 @dataclass(frozen=True, slots=True)
 class StepStarted:
-    """A step begins. `cycle`: its number in the turn, from 1."""
+    """A step begins. `number`: its number in the turn, from 1."""
 
-    cycle: int
+    number: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -292,6 +292,6 @@ async def test_without_a_limit_the_answer_may_fill_the_room_as_far_as_the_model_
 ) -> None:
     provider = connect("anthropic")
     for left in (9_000, 150_000, 150_000):
-        await events_of(provider, asking({"text": "Yes."}, max_output=None, left=left))
+        await events_of(provider, asking({"text": "Yes."}, max_output=None, remaining=left))
     sent = [(record.body["max_tokens"], record.status) for record in scripted_model.requests()]
     assert sent == [(9_000, 200), (150_000, 400), (64_000, 200), (64_000, 200)]
