@@ -199,7 +199,7 @@ async def _run_calls(
     """Run the calls concurrently. Yield their results in the order of the calls, as the model expects."""
     tools = step.call.tools
     for call in calls:
-        yield ToolRunStarted(call, _label(call, tools))
+        yield ToolRunStarted(call, _call_label(call, tools))
     running = [
         asyncio.create_task(_run_call(number, call, tools, truncated=number == step.truncated_call))
         for number, call in enumerate(calls)
@@ -207,7 +207,7 @@ async def _run_calls(
     try:
         for number, (call, task) in enumerate(zip(calls, running, strict=True)):
             output = await process_output(call, await task, len(calls) - number)
-            used_call = call if output.arguments is None else replace(call, arguments=_json(output.arguments))
+            used_call = call if output.arguments is None else replace(call, arguments=_to_json(output.arguments))
             yield ToolRunFinished(used_call, output.text, output.error, output.data, output.result, output.files)
     finally:
         for task in running:
@@ -222,7 +222,7 @@ async def _refuse_calls(calls: Sequence[ToolCall]) -> AsyncGenerator[ToolRunStar
         yield ToolRunFinished(call, FORBIDDEN_CALL, error=True)
 
 
-def _json(arguments: Mapping[str, Any]) -> str:
+def _to_json(arguments: Mapping[str, Any]) -> str:
     return json.dumps(arguments, ensure_ascii=False)
 
 
@@ -257,7 +257,7 @@ async def _run_step(
             plan = replace(plan, previous_error=error)
 
 
-def _label(call: ToolCall, tools: Mapping[str, Tool]) -> Sentence:
+def _call_label(call: ToolCall, tools: Mapping[str, Tool]) -> Sentence:
     try:
         return tools[call.name].label(parse_arguments(call))
     except (KeyError, BadArguments):

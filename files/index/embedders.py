@@ -124,7 +124,7 @@ def fetch_dimensions(base_url: str, api_key: str, model: str) -> int:
     try:
         return len(rows[0])
     except (TypeError, LookupError) as error:
-        raise errors.wrong_endpoint() from error
+        raise errors.wrong_endpoint_error() from error
 
 
 def embed_bundled(texts: Sequence[str]) -> list[Vector | None]:
@@ -243,13 +243,13 @@ class _RemoteClient:
         try:
             vectors = [np.asarray(row, dtype=np.float32) for row in rows]
         except (TypeError, ValueError) as error:
-            raise errors.wrong_endpoint() from error
+            raise errors.wrong_endpoint_error() from error
         self._check_dimensions(vectors, len(texts))
         return [normalize(vector) for vector in vectors]
 
     def _check_dimensions(self, vectors: list[Vector], expected: int) -> None:
         if len(vectors) != expected:
-            raise errors.malformed()
+            raise errors.malformed_error()
         sizes = {vector.shape for vector in vectors}
         if sizes != {(self._dimensions,)}:
             size = next(iter(sizes))[0]

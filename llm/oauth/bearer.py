@@ -126,7 +126,7 @@ class BearerAuth(httpx2.Auth):
             if response.status_code == 401:
                 raise await self._bearer.refuse(token)
         if response.status_code == 403:
-            protocol = await _protocol()
+            protocol = await _load_protocol()
             scope = protocol.missing_scope(response)
             if scope is not None:
                 raise await self._bearer.note_missing_scope(scope)
@@ -210,7 +210,7 @@ def matches_server(row: ToolGrant) -> bool:
 
 
 def _start_refresh(pk: UUID, name: str, refresh: _Refresh) -> "asyncio.Task[None]":
-    task = asyncio.create_task(_renew(pk, name, refresh))
+    task = asyncio.create_task(_refresh_and_store(pk, name, refresh))
     _refreshes.add(task)
     task.add_done_callback(_discard_task)
     return task
@@ -222,9 +222,9 @@ def _discard_task(task: "asyncio.Task[None]") -> None:
         task.exception()  # retrieved, so that asyncio does not log the failure of a turn that was stopped
 
 
-async def _renew(pk: UUID, name: str, refresh: _Refresh) -> None:
+async def _refresh_and_store(pk: UUID, name: str, refresh: _Refresh) -> None:
     """Refresh the tokens and store them. Raises `SignInRequired` and `SignInUnavailable`."""
-    protocol = await _protocol()
+    protocol = await _load_protocol()
     try:
         tokens: Tokens = await protocol.refresh_tokens(refresh.endpoint, refresh_token=refresh.refresh_token)
     except GrantRefused as error:
@@ -269,6 +269,6 @@ def _store_missing_scope(pk: UUID, scope: str) -> None:
     ToolGrant.objects.filter(pk=pk).update(missing_scope=scope[:MAX_ADDRESS])
 
 
-async def _protocol() -> ModuleType:
+async def _load_protocol() -> ModuleType:
     """Import the protocol in a thread at its first use: its package takes half a second to load."""
     return await asyncio.to_thread(import_module, "llm.oauth.protocol")

@@ -114,10 +114,10 @@ def discover(*, tool_server: ToolServer) -> SignInDiscovery:
 
     Raises `tool_sign_in_unreachable`, `tool_sign_in_issuer` and `tool_sign_in_failed` (502).
     """
-    protocol = _protocol()
+    protocol = _load_protocol()
     with wait_outside():
         discovery: SignInDiscovery = asyncio.run(protocol.discover(sign_in_target(tool_server)))
-    tool_server.sign_in = _to_json(discovery)
+    tool_server.sign_in = _as_json(discovery)
     ToolServer.objects.filter(pk=tool_server.pk).update(sign_in=tool_server.sign_in)
     return discovery
 
@@ -171,7 +171,7 @@ def begin(
             then=then[:MAX_ADDRESS],
             iss_required=discovery.iss_required,
         )
-    address = _protocol().authorization_url(
+    address = _load_protocol().authorization_url(
         discovery,
         client,
         redirect_uri=redirect_uri,
@@ -195,7 +195,7 @@ def complete(*, user: AbstractUser, answer: AuthorizationAnswer, session: str = 
     _require_sign_in(tool_server)
     if sign_in.address != tool_server.base_url:
         raise _stale_error()
-    protocol = _protocol()
+    protocol = _load_protocol()
     if not protocol.issuer_matches(answer.iss, issuer=sign_in.issuer, required=sign_in.iss_required):
         sentence = Sentence("This answer does not come from the sign-in server of {name}. Start again.", name=name)
         raise sign_in_error(sentence, code="tool_sign_in_issuer", status=403)
@@ -259,16 +259,16 @@ def disconnect(*, user: AbstractUser, grant: ToolGrant) -> bool:
         return False
     try:
         with wait_outside():
-            asyncio.run(_revoke(grant))
+            asyncio.run(_revoke_tokens(grant))
     except (SignInUnavailable, TimeoutError) as error:
         logger.warning("the tokens of %s were not revoked: %s", grant.tool_server.name, error)
         return False
     return True
 
 
-async def _revoke(grant: ToolGrant) -> None:
+async def _revoke_tokens(grant: ToolGrant) -> None:
     """Revoke the refresh token, which revokes the tokens made from it, and the access token."""
-    protocol = _protocol()
+    protocol = _load_protocol()
     endpoint = token_endpoint(grant)
     revocation_endpoint = TokenEndpoint(
         grant.revocation_endpoint,
@@ -354,7 +354,7 @@ def _find_client(
             code="tool_sign_in_registration",
         )
     try:
-        return _register(tool_server, discovery, redirect_uri=redirect_uri, site=site, scope=scope)
+        return _register_client(tool_server, discovery, redirect_uri=redirect_uri, site=site, scope=scope)
     except ProductError:
         if document_client is None:
             raise
@@ -369,13 +369,13 @@ def _manual_client(tool_server: ToolServer, discovery: SignInDiscovery) -> OAuth
     return OAuthClient(tool_server.client_id, tool_server.api_key, method, BY_HAND)
 
 
-def _register(
+def _register_client(
     tool_server: ToolServer, discovery: SignInDiscovery, *, redirect_uri: str, site: str, scope: str
 ) -> OAuthClient:
     target: SignInTarget = sign_in_target(tool_server)
     with wait_outside():
         client: OAuthClient = asyncio.run(
-            _protocol().register_client(target, discovery, redirect_uri=redirect_uri, site=site, scope=scope)
+            _load_protocol().register_client(target, discovery, redirect_uri=redirect_uri, site=site, scope=scope)
         )
     ToolClient.objects.update_or_create(
         tool_server=tool_server,
@@ -409,7 +409,7 @@ def _requested_scope(user: AbstractUser, tool_server: ToolServer, discovery: Sig
     return " ".join(dict.fromkeys(scopes))[:MAX_ADDRESS]
 
 
-def _to_json(discovery: SignInDiscovery) -> StoredDiscovery:
+def _as_json(discovery: SignInDiscovery) -> StoredDiscovery:
     return {
         "at": timezone.now().isoformat(),
         "issuer": discovery.issuer,
@@ -428,6 +428,6 @@ def _digest(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def _protocol() -> ModuleType:
+def _load_protocol() -> ModuleType:
     """Import the protocol at its first use: its package takes half a second to load."""
     return import_module("llm.oauth.protocol")

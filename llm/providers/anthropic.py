@@ -81,9 +81,8 @@ DEFAULT_OUTPUT = 4_096  # tokens; the protocol requires a number, and every mode
 class AnthropicClient(HttpClient):
     """Client of the Messages protocol."""
 
-    missing_parameters = (
-        "temperature",
-    )  # other parameters are refused before a call, see `llm.providers.find_missing_parameter`
+    # Other missing parameters are refused before a call, see `llm.providers.find_missing_parameter`.
+    missing_parameters = ("temperature",)
 
     def __init__(self, base_url: str, api_key: str, silence_timeout: float) -> None:
         # Older compatible servers read the key from this header, not from a bearer token.
@@ -95,22 +94,22 @@ class AnthropicClient(HttpClient):
         self._without_thinking: set[str] = set()  # models without adaptive thinking
 
     async def _send(self, request: ModelRequest) -> ClientResponse:
-        return await self._server.send("/v1/messages", self._body(request))
+        return await self._server.send("/v1/messages", self._adapted_body(request))
 
-    def _body(self, request: ModelRequest) -> JsonObject:
-        body = wire_request(request)
+    def _adapted_body(self, request: ModelRequest) -> JsonObject:
+        body = build_body(request)
         max_output = self._max_outputs.get(request.model)
         if max_output is not None:
             body["max_tokens"] = min(body["max_tokens"], max_output)
-        if request.model in self._without_thinking and asks_to_think(request):
+        if request.model in self._without_thinking and has_to_think(request):
             del body["thinking"]
-        elif request.model in self._without_display and asks_to_think(request):
+        elif request.model in self._without_display and has_to_think(request):
             del body["thinking"]["display"]
         return body
 
     def _learn_refusal(self, request: ModelRequest, refusal: ModelError) -> bool:
         models = self._without_display if refusal.parameter.endswith(".display") else self._without_thinking
-        if refusal.parameter.startswith("thinking") and asks_to_think(request) and request.model not in models:
+        if refusal.parameter.startswith("thinking") and has_to_think(request) and request.model not in models:
             models.add(request.model)
             return True
         if refusal.parameter == "max_tokens" and refusal.limit and request.model not in self._max_outputs:
@@ -145,18 +144,18 @@ class AnthropicClient(HttpClient):
                         return
                     content = event.reasoning.items
 
-    async def _count(self, request: ModelRequest) -> Any:
-        body = {name: value for name, value in self._body(request).items() if name in _COUNT_MEMBERS}
+    async def _request_count(self, request: ModelRequest) -> Any:
+        body = {name: value for name, value in self._adapted_body(request).items() if name in _COUNT_MEMBERS}
         return (await self._server.request_json("/v1/messages/count_tokens", body))["input_tokens"]
 
-    def _reader(self) -> "AnthropicReader":
+    def _new_reader(self) -> "AnthropicReader":
         return AnthropicReader(self._api_key)
 
     async def list_models(self) -> list[str]:
         return model_names(await self._server.request_json("/v1/models?limit=1000"))
 
 
-def wire_request(request: ModelRequest) -> JsonObject:
+def build_body(request: ModelRequest) -> JsonObject:
     """Return the request as a JSON object of the protocol."""
     leading = next((n for n, message in enumerate(request.messages) if message.role != "system"), len(request.messages))
     body: JsonObject = {
@@ -165,9 +164,9 @@ def wire_request(request: ModelRequest) -> JsonObject:
         "max_tokens": request.max_output or request.remaining or DEFAULT_OUTPUT,
         "stream": request.streaming,
     }
-    if system := _system(request.messages[:leading], request.cache_points):
+    if system := _system_prompt(request.messages[:leading], request.cache_points):
         body["system"] = system
-    if tools := _tools(request):
+    if tools := _tool_definitions(request):
         body["tools"] = tools
         if choice := _tool_choice(request):
             body["tool_choice"] = choice
@@ -177,7 +176,7 @@ def wire_request(request: ModelRequest) -> JsonObject:
         body["output_config"] = config
     if request.previous_answer is not None:
         body["diagnostics"] = {"previous_message_id": request.previous_answer or None}
-    if asks_to_think(request):
+    if has_to_think(request):
         body["thinking"] = {"type": "adaptive", "display": "summarized"}
     elif request.sampling.reasoning_effort == "none":
         effort_off = "between_tools" if _THINKING_BETWEEN_TOOLS_MODELS.search(request.model) else "disabled"
@@ -185,8 +184,8 @@ def wire_request(request: ModelRequest) -> JsonObject:
     return body
 
 
-def asks_to_think(request: ModelRequest) -> bool:
-    """Return whether the request has the member `thinking`: it names an effort, or the model always thinks."""
+def has_to_think(request: ModelRequest) -> bool:
+    """Return whether the model has to think: the request names an effort, or the model always thinks."""
     effort = request.sampling.reasoning_effort
     return effort in ANTHROPIC_EFFORTS or (effort != "none" and bool(_ALWAYS_THINKING_MODELS.search(request.model)))
 
@@ -211,13 +210,13 @@ def _tool_choice(request: ModelRequest) -> JsonObject:
     return choice
 
 
-def _system(messages: Sequence[ModelMessage], points: Sequence[int]) -> str | list[Block]:
+def _system_prompt(messages: Sequence[ModelMessage], points: Sequence[int]) -> str | list[Block]:
     """Return the system prompt as one text, or as blocks if it contains a cache breakpoint."""
     if not any(0 < point <= len(messages) for point in points):
         return "\n\n".join(message.text for message in messages if message.text.strip())
     blocks: list[Block] = []
     for number, message in enumerate(messages, 1):
-        blocks += _text(message.text)
+        blocks += _text_blocks(message.text)
         if number in points:
             _mark_for_cache(blocks)
     return blocks
@@ -229,7 +228,7 @@ def _mark_for_cache(blocks: list[Block]) -> None:
         blocks[-1] = {**blocks[-1], "cache_control": {"type": "ephemeral"}}
 
 
-def _tools(request: ModelRequest) -> list[JsonObject]:
+def _tool_definitions(request: ModelRequest) -> list[JsonObject]:
     """Return the definitions of tools. If there are none, return stubs for earlier calls, as the protocol requires."""
     defined = [
         {"name": tool.name, "description": tool.description, "input_schema": dict(tool.parameters)}
@@ -258,32 +257,32 @@ class _Messages:
         unchanged = self._ids.reserve(messages)
         for number, message in enumerate(messages, before + 1):
             if message.role in ("user", "system"):
-                self._add("user", _images(message) + _text(message.text))
+                self._add_blocks("user", _image_blocks(message) + _text_blocks(message.text))
             elif message.role == "assistant":
-                self._add("assistant", self._answer(message, unchanged=number - before - 1 in unchanged))
+                self._add_blocks("assistant", self._answer_blocks(message, unchanged=number - before - 1 in unchanged))
             elif message.role == "tool":
-                self._add("user", [self._result(message)])
+                self._add_blocks("user", [self._result_block(message)])
             if number in self._points:
                 _mark_for_cache(self._wire[-1]["content"])
         if not self._wire or self._wire[0]["role"] != "user":
             self._wire.insert(0, {"role": "user", "content": [{"type": "text", "text": EMPTY_TEXT}]})
         return self._wire
 
-    def _add(self, role: str, blocks: list[Block]) -> None:
+    def _add_blocks(self, role: str, blocks: list[Block]) -> None:
         if not self._wire or self._wire[-1]["role"] != role:
             # Without this placeholder, the neighbours of an empty message would become one message.
             self._wire.append({"role": role, "content": blocks or [{"type": "text", "text": EMPTY_TEXT}]})
         else:
             self._wire[-1]["content"] += blocks
 
-    def _answer(self, message: ModelMessage, *, unchanged: bool) -> list[Block]:
+    def _answer_blocks(self, message: ModelMessage, *, unchanged: bool) -> list[Block]:
         if message.reasoning is not None and unchanged and _can_replay(message):
             self._ids.keep(message)
             return list(message.reasoning.items)
         # The API refuses a last answer that ends with white space.
-        return _text(message.text.rstrip()) + [self._call(call) for call in message.tool_calls]
+        return _text_blocks(message.text.rstrip()) + [self._call_block(call) for call in message.tool_calls]
 
-    def _call(self, call: ToolCall) -> Block:
+    def _call_block(self, call: ToolCall) -> Block:
         return {
             "type": "tool_use",
             "id": self._ids.id_for_call(call.id),
@@ -291,7 +290,7 @@ class _Messages:
             "input": to_json_object(call.arguments),
         }
 
-    def _result(self, message: ModelMessage) -> Block:
+    def _result_block(self, message: ModelMessage) -> Block:
         call_id = self._ids.id_for_result(message.tool_call_id or "")
         return {"type": "tool_result", "tool_use_id": call_id, "content": message.text or EMPTY_TEXT}
 
@@ -305,12 +304,12 @@ def _can_replay(message: ModelMessage) -> bool:
     return all(is_plain(block["name"]) for block in calls)
 
 
-def _text(text: str) -> list[Block]:
+def _text_blocks(text: str) -> list[Block]:
     """Return the text as one unchanged block, or no block for white space alone, which the API refuses."""
     return [{"type": "text", "text": text}] if text.strip() else []
 
 
-def _images(message: ModelMessage) -> list[Block]:
+def _image_blocks(message: ModelMessage) -> list[Block]:
     return [
         {
             "type": "image",
@@ -350,10 +349,10 @@ class AnthropicReader(StepReader):
             case "content_block_start":
                 return list(self._start_block(event))
             case "message_start":
-                self._count(event["message"].get("usage"))
+                self._store_counts(event["message"].get("usage"))
                 self._read_diagnostics(event["message"])
             case "message_delta":
-                self._count(event.get("usage"))
+                self._store_counts(event.get("usage"))
                 self._reason = event["delta"].get("stop_reason") or self._reason
             case "message_stop":
                 self.end_received = True
@@ -362,7 +361,7 @@ class AnthropicReader(StepReader):
         return []  # pings, ends of blocks, and events of later versions of the protocol
 
     def _read_answer(self, answer: JsonObject) -> Iterator[StepEvent]:
-        self._count(answer.get("usage"))
+        self._store_counts(answer.get("usage"))
         self._read_diagnostics(answer)
         for index, block in enumerate(answer["content"]):
             yield from self._start_block({"index": index, "content_block": block})
@@ -409,30 +408,30 @@ class AnthropicReader(StepReader):
         miss = as_object(as_object(message.get("diagnostics")).get("cache_miss_reason"))
         self._changed_part = _CHANGED_PARTS.get(str(miss.get("type")))
 
-    def _count(self, usage: Any) -> None:
+    def _store_counts(self, usage: Any) -> None:
         """Store the reported counts. They are running totals, so a later report replaces the earlier values."""
         for key, value in as_object(usage).items():
             if key in _USAGE_MEMBERS and value is not None:
                 self._counts[key] = token_count(value)
             elif key == "output_tokens_details":
-                self._count(value)
+                self._store_counts(value)
 
-    def _close(self) -> Iterator[StepEvent]:
-        usage = self._usage()
+    def _final_events(self) -> Iterator[StepEvent]:
+        usage = self._to_usage()
         cache_reported = "cache_read_input_tokens" in self._counts
         reason = to_finish_reason(self._reason or "end_turn")
         detail = (self._reason or "")[:MAX_DETAIL_LENGTH] if reason == "other" else ""
         yield StepFinished(
             reason,
             usage,
-            self._reasoning(usage),
+            self._reasoning_state(usage),
             detail,
             cache_reported=cache_reported,
             answer_id=self._answer_id,
             changed_part=self._changed_part,
         )
 
-    def _reasoning(self, usage: Usage | None) -> ReasoningState | None:
+    def _reasoning_state(self, usage: Usage | None) -> ReasoningState | None:
         """Return all blocks as received, since a signature also covers the blocks before it."""
         blocks = [self._blocks[index] for index in sorted(self._blocks)]
         paused = self._reason == "pause_turn"
@@ -445,7 +444,7 @@ class AnthropicReader(StepReader):
         ]
         return ReasoningState(tuple(items), usage.reasoning if usage else 0) if items else None
 
-    def _usage(self) -> Usage | None:
+    def _to_usage(self) -> Usage | None:
         if not self._counts:
             return None
         cached = self._counts.get("cache_read_input_tokens", 0)

@@ -73,7 +73,7 @@ class Connection:
         try:
             return json.loads(await read_body(response))
         except (ValueError, RecursionError) as error:
-            raise errors.wrong_endpoint() from error
+            raise errors.wrong_endpoint_error() from error
 
     async def send(self, path: str, body: Mapping[str, Any] | None = None) -> ClientResponse:
         """Send a request, and return the response as soon as its headers arrive. The caller must release the response.
@@ -95,7 +95,7 @@ class Connection:
             return response
         if response.status < 400:
             response.release()
-            raise errors.wrong_endpoint()
+            raise errors.wrong_endpoint_error()
         try:
             error_body = await read_body(response)
         except ModelError:
@@ -124,7 +124,7 @@ class Connection:
             if target.origin() not in (url.origin(), _with_tls(url).origin()):
                 secrets = {}
             url = target
-        raise errors.wrong_endpoint()
+        raise errors.wrong_endpoint_error()
 
     async def _request(self, url: URL, body: bytes | None, secrets: Mapping[str, str]) -> ClientResponse:
         """Send one request. If it reused a connection that the server had closed, send it again on another one."""
@@ -214,7 +214,7 @@ async def read_body(response: ClientResponse) -> bytes:
             async for piece in response.content.iter_any():
                 body += piece
                 if len(body) > MAX_ANSWER_BYTES:
-                    raise errors.malformed()
+                    raise errors.malformed_error()
     except NETWORK_ERRORS as error:
         raise to_model_error(error, started=True) from error
     finally:
@@ -225,8 +225,8 @@ async def read_body(response: ClientResponse) -> bytes:
 def to_model_error(error: Exception, *, started: bool) -> ModelError:
     """Return the `ModelError` for one of `NETWORK_ERRORS`. `started`: a part of the answer has arrived."""
     if isinstance(error, TimeoutError) and not isinstance(error, aiohttp.ConnectionTimeoutError):
-        return errors.timed_out()
-    return errors.stream_cut() if started else errors.unreachable()
+        return errors.timeout_error()
+    return errors.stream_cut_error() if started else errors.unreachable_error()
 
 
 def number_at(answer: Any, *path: str) -> int:

@@ -36,7 +36,7 @@ class EmbeddingsClient:
         try:
             vectors = [row["embedding"] for row in sorted(answer["data"], key=lambda row: row["index"])]
         except (TypeError, LookupError) as error:
-            raise errors.wrong_endpoint() from error
+            raise errors.wrong_endpoint_error() from error
         return vectors, number_at(answer, "usage", "prompt_tokens") or number_at(answer, "usage", "total_tokens")
 
     async def _request_with_retries(self, body: JsonObject) -> Any:
@@ -45,7 +45,7 @@ class EmbeddingsClient:
                 async with asyncio.timeout(self._timeout):
                     return await self._server.request_json("/embeddings", body)
             except (ModelError, TimeoutError) as error:
-                model_error = error if isinstance(error, ModelError) else errors.timed_out()
+                model_error = error if isinstance(error, ModelError) else errors.timeout_error()
             if attempt == self._max_retries or not model_error.retryable:
                 raise model_error
             await asyncio.sleep(min(MAX_WAIT, model_error.retry_after or FIRST_WAIT * 2**attempt))

@@ -193,12 +193,12 @@ class _Report:
         return overflow_by_wording(self.names, self.message, n_ctx=self.limit, status=self.status)
 
 
-def malformed() -> ModelError:
+def malformed_error() -> ModelError:
     """Return the error for an answer that is not a valid stream."""
-    return _error("malformed_stream")
+    return _make_error("malformed_stream")
 
 
-def wrong_endpoint() -> ModelError:
+def wrong_endpoint_error() -> ModelError:
     """Return the error for an answer with status 200 that does not come from a model, such as a web page."""
     sentence = Sentence(
         "The server at the provider's base URL is not a model server. Check the provider's kind and base URL."
@@ -206,19 +206,19 @@ def wrong_endpoint() -> ModelError:
     return ModelError("malformed_stream", sentence, retryable=False)
 
 
-def stream_cut() -> ModelError:
+def stream_cut_error() -> ModelError:
     """Return the error for a stream that broke off."""
-    return _error("stream_cut")
+    return _make_error("stream_cut")
 
 
-def unreachable() -> ModelError:
+def unreachable_error() -> ModelError:
     """Return the error for a server that cannot be reached."""
-    return _error("provider_unreachable")
+    return _make_error("provider_unreachable")
 
 
-def timed_out() -> ModelError:
+def timeout_error() -> ModelError:
     """Return the error for a server that did not answer in time."""
-    return _error("provider_timeout")
+    return _make_error("provider_timeout")
 
 
 def from_answer(status: int, headers: Mapping[str, str], body: bytes, api_key: str) -> ModelError:
@@ -227,7 +227,7 @@ def from_answer(status: int, headers: Mapping[str, str], body: bytes, api_key: s
         answer = json.loads(body)
     except (ValueError, RecursionError):
         answer = None  # an HTML page of a proxy, for example: nothing to quote
-    error = _classify(_parse_report(answer, status), api_key, _retry_after(headers))
+    error = _classify(_parse_report(answer, status), api_key, _read_retry_after(headers))
     if error.code == "bad_model_request":
         error.refused_tools = refused_tools(answer)
         error.max_tools = max_tools(answer)
@@ -407,28 +407,28 @@ def _parse_invalid_fields(details: list[Any], status: int | None) -> _Report:
 
 
 def _classify(report: _Report, api_key: str, retry_after: float | None) -> ModelError:
-    image_limit = _image_limit(report.message)
+    image_limit = _read_image_limit(report.message)
     if image_limit is not None or _IMAGE_WORDS.search(f"{report.names} {report.message}"):
-        return _error("too_many_images", limit=image_limit)
+        return _make_error("too_many_images", limit=image_limit)
     if (overflow := report.overflow) is not None:
         return _too_long_error(overflow, report.message)
     code = _choose_code(report)
     if code == "rate_limited" and retry_after is not None:
         wait = max(1, round(retry_after))
         sentence = Sentence("The provider is receiving too many requests. Try again in {wait} s.", wait=wait)
-        return _error(code, sentence=sentence, retry_after=retry_after, message=report.message)
+        return _make_error(code, sentence=sentence, retry_after=retry_after, message=report.message)
     if max_output := _MAX_OUTPUT.search(report.message):
-        return _error(code, limit=int(max_output[1]), parameter="max_tokens")
+        return _make_error(code, limit=int(max_output[1]), parameter="max_tokens")
     if code == "bad_model_request" and (quote := _quote_safely(report.message, api_key)):
         sentence = Sentence(
             "The provider refused the request and said: “{quote}” Check the model's settings.", quote=quote
         )
-        return _error(code, sentence=sentence, parameter=report.parameter, message=report.message)
+        return _make_error(code, sentence=sentence, parameter=report.parameter, message=report.message)
     wait_for = retry_after if code in _RETRYABLE_CODES else None
     # `reclassify_by_count` may examine only the message of a refusal: if a server is down, the numbers mean other
     # things.
     message = report.message if report.status in _REFUSAL_STATUSES else ""
-    return _error(code, retry_after=wait_for, parameter=report.parameter, message=message)
+    return _make_error(code, retry_after=wait_for, parameter=report.parameter, message=message)
 
 
 def reclassify_by_count(error: ModelError, counted: int | None) -> ModelError:
@@ -448,7 +448,7 @@ def reclassify_by_count(error: ModelError, counted: int | None) -> ModelError:
 
 
 def _too_long_error(overflow: Overflow, message: str) -> ModelError:
-    error = _error("context_too_long", limit=overflow.limit, message=message)
+    error = _make_error("context_too_long", limit=overflow.limit, message=message)
     error.requested = overflow.requested
     error.is_account_limit = overflow.is_account_limit
     error.proven = overflow.proven
@@ -481,7 +481,7 @@ def _code_by_status(report: _Report) -> str:
     return "provider_overloaded" if status >= 500 else "bad_model_request"
 
 
-def _image_limit(message: str) -> int | None:
+def _read_image_limit(message: str) -> int | None:
     for pattern in _IMAGE_LIMIT_PATTERNS:
         if match := pattern.search(message):
             return int(match[1][:5])
@@ -496,17 +496,21 @@ def _quote_safely(message: str, api_key: str) -> str:
     return text if len(text) <= MAX_QUOTE else text[: MAX_QUOTE - 1] + "…"
 
 
-def _retry_after(headers: Mapping[str, str]) -> float | None:
+def _read_retry_after(headers: Mapping[str, str]) -> float | None:
     """Return the seconds to wait, None if no header names them.
 
     The header has seconds or a date (RFC 9110, 10.2.3). OpenAI's own header has milliseconds.
     """
     with suppress(ValueError, TypeError):  # TypeError: a date without a zone
-        return max(0.0, float(headers["retry-after-ms"]) / 1000) if "retry-after-ms" in headers else _seconds(headers)
+        return (
+            max(0.0, float(headers["retry-after-ms"]) / 1000)
+            if "retry-after-ms" in headers
+            else _parse_retry_after(headers)
+        )
     return None
 
 
-def _seconds(headers: Mapping[str, str]) -> float | None:
+def _parse_retry_after(headers: Mapping[str, str]) -> float | None:
     value = headers.get("retry-after")
     if value is None:
         return None
@@ -515,7 +519,7 @@ def _seconds(headers: Mapping[str, str]) -> float | None:
     return max(0.0, (parsedate_to_datetime(value) - datetime.now(UTC)).total_seconds())
 
 
-def _error(
+def _make_error(
     code: str,
     *,
     sentence: Sentence | None = None,

@@ -56,7 +56,7 @@ class OllamaClient(HttpClient):
         self._without_levels: set[str] = set()  # models whose thinking can only be on or off
 
     async def _send(self, request: ModelRequest) -> ClientResponse:
-        body = wire_request(request)
+        body = build_body(request)
         if request.model in self._without_levels and "think" in body:
             body["think"] = bool(body["think"])
         return await self._server.send("/api/chat", body)
@@ -67,7 +67,7 @@ class OllamaClient(HttpClient):
             return True
         return super()._learn_refusal(request, refusal)
 
-    def _reader(self) -> "OllamaReader":
+    def _new_reader(self) -> "OllamaReader":
         return OllamaReader(self._api_key)
 
     async def list_models(self) -> list[str]:
@@ -84,11 +84,11 @@ def server_url(base_url: str) -> str:
     return urlunsplit(parts._replace(path=path))
 
 
-def wire_request(request: ModelRequest) -> JsonObject:
+def build_body(request: ModelRequest) -> JsonObject:
     """Return the request as a JSON object of the protocol."""
     body: JsonObject = {
         "model": request.model,
-        "messages": list(_messages(request.messages)),
+        "messages": list(_wire_messages(request.messages)),
         "stream": request.streaming,
         # By default Ollama silently drops the first messages of a long prompt, and the beginning of a long answer.
         "truncate": False,
@@ -96,7 +96,7 @@ def wire_request(request: ModelRequest) -> JsonObject:
         "options": _options(request),
     }
     if request.tools and request.tool_choice != "none":
-        body["tools"] = [_tool(tool) for tool in request.tools]
+        body["tools"] = [_tool_definition(tool) for tool in request.tools]
     if effort := request.sampling.reasoning_effort:
         body["think"] = _THINK_VALUES.get(effort, effort)
     if request.response_format is not None:
@@ -119,7 +119,7 @@ def _options(request: ModelRequest) -> JsonObject:
     return {name: value for name, value in options.items() if value is not None}
 
 
-def _messages(messages: tuple[ModelMessage, ...]) -> Iterator[JsonObject]:
+def _wire_messages(messages: tuple[ModelMessage, ...]) -> Iterator[JsonObject]:
     names: dict[str, str] = {}
     for message in messages:
         names |= {call.id: call.name for call in message.tool_calls}
@@ -138,7 +138,7 @@ def _messages(messages: tuple[ModelMessage, ...]) -> Iterator[JsonObject]:
         yield wire
 
 
-def _tool(tool: ToolDefinition) -> JsonObject:
+def _tool_definition(tool: ToolDefinition) -> JsonObject:
     function = {"name": tool.name, "description": tool.description, "parameters": dict(tool.parameters)}
     return {"type": "function", "function": function}
 
@@ -154,7 +154,7 @@ class JsonLineDecoder:
         lines = (self._rest + chunk).split(b"\n")
         self._rest = lines.pop()
         if len(self._rest) > MAX_EVENT_BYTES:
-            raise errors.malformed()
+            raise errors.malformed_error()
         return [line for line in lines if line.strip()]
 
     def finish(self) -> list[bytes]:
@@ -186,7 +186,7 @@ class OllamaReader(StepReader):
         return content_type.startswith(("application/json", "text/html")) or beginning.startswith((b"[", b"<"))
 
     def _read_answer(self, answer: JsonObject) -> Iterator[StepEvent]:
-        yield from self._message(answer["message"])
+        yield from self._read_message(answer["message"])
         self._last_line = answer
         self.end_received = True
 
@@ -194,13 +194,13 @@ class OllamaReader(StepReader):
         line = parse_object(payload)
         if line.get("error"):
             raise errors.from_event(line, self._api_key)
-        events = list(self._message(line.get("message") or {}))
+        events = list(self._read_message(line.get("message") or {}))
         if line.get("done"):
             self._last_line = line
             self.end_received = True
         return events
 
-    def _message(self, message: JsonObject) -> Iterator[StepEvent]:
+    def _read_message(self, message: JsonObject) -> Iterator[StepEvent]:
         if thinking := message.get("thinking"):
             self._thinking.append(str(thinking))
             yield ReasoningDelta(str(thinking))
@@ -215,10 +215,10 @@ class OllamaReader(StepReader):
             text = arguments if isinstance(arguments, str) else json.dumps(arguments, ensure_ascii=False)
             yield ToolCallDelta(index, text)
 
-    def _close(self) -> Iterator[StepEvent]:
+    def _final_events(self) -> Iterator[StepEvent]:
         last = self._last_line or {}
         if last.get("done_reason") in _NO_ANSWER_REASONS:
-            raise errors.stream_cut()
+            raise errors.stream_cut_error()
         done_reason = str(last.get("done_reason") or "stop")
         reason = to_finish_reason(done_reason)
         detail = done_reason[:MAX_DETAIL_LENGTH] if reason == "other" else ""

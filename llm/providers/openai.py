@@ -101,7 +101,7 @@ class OpenAIClient(HttpClient):
 
     async def _send(self, request: ModelRequest) -> ClientResponse:
         limit = {} if request.max_output is None else {self._limit_members[request.model]: request.max_output}
-        body = wire_request(self._adapt_messages(request))
+        body = build_body(self._adapt_messages(request))
         filler = reasoning_filler(request.model) or (
             ALL_FILLERS if request.model in self._deviating_models["reasoning_missing"] else {}
         )
@@ -123,7 +123,7 @@ class OpenAIClient(HttpClient):
         )
         return replace(request, several_system_messages=request.several_system_messages and not single)
 
-    def _reader(self) -> "OpenAIReader":
+    def _new_reader(self) -> "OpenAIReader":
         return OpenAIReader(self._api_key)
 
     def _learn_refusal(self, request: ModelRequest, refusal: ModelError) -> bool:
@@ -144,7 +144,7 @@ class OpenAIClient(HttpClient):
     async def _request_count(self, request: ModelRequest) -> Any:
         if request.model in self._responses_models:
             return await self._responses.count_tokens(request)
-        whole = wire_request(self._adapt_messages(request))
+        whole = build_body(self._adapt_messages(request))
         body = {name: value for name, value in whole.items() if name in ("model", "messages", "tools")}
         return await local_servers.count_prompt(self._local_server, body)
 
@@ -186,19 +186,19 @@ def _shorten_ids(messages: list[JsonObject]) -> None:
             message["tool_call_id"] = ids.id_for_result(message["tool_call_id"])
 
 
-def wire_request(request: ModelRequest) -> JsonObject:
+def build_body(request: ModelRequest) -> JsonObject:
     """Return the request as a JSON object of the protocol, without the limit of the answer."""
     messages = (
         request.messages if request.several_system_messages else tuple(_with_one_system_message(request.messages))
     )
     body: JsonObject = {
         "model": request.model,
-        "messages": [_message(message) for message in messages],
+        "messages": [_wire_message(message) for message in messages],
         "stream": request.streaming,
     }
     if request.streaming:
         body["stream_options"] = {"include_usage": True}
-    body |= _tools(request) | _sampling(request)
+    body |= _tool_members(request) | _sampling_members(request)
     if request.temperature is not None:
         body["temperature"] = request.temperature
     if request.stop:
@@ -208,7 +208,7 @@ def wire_request(request: ModelRequest) -> JsonObject:
     return body
 
 
-def _sampling(request: ModelRequest) -> JsonObject:
+def _sampling_members(request: ModelRequest) -> JsonObject:
     """Return the members for sampling and thinking.
 
     DeepSeek and the templates of open models have a switch for thinking, besides the effort. Gemini's models show their
@@ -257,7 +257,7 @@ def merge_neighbours(messages: Sequence[ModelMessage]) -> list[ModelMessage]:
     return merged
 
 
-def _message(message: ModelMessage) -> JsonObject:
+def _wire_message(message: ModelMessage) -> JsonObject:
     wire: JsonObject = {"role": message.role, "content": message.text}
     if message.images:
         parts = [{"type": "text", "text": message.text}] if message.text else []
@@ -288,11 +288,11 @@ def _add_reasoning(wire: JsonObject, reasoning: ReasoningState) -> None:
             call |= item.get("calls", {}).get(call["id"], {})
 
 
-def _tools(request: ModelRequest) -> JsonObject:
+def _tool_members(request: ModelRequest) -> JsonObject:
     """Return the request members about tools. Empty without tools, since servers then refuse the other body."""
     if not request.tools:
         return {}
-    body: JsonObject = {"tools": [_tool(tool) for tool in request.tools]}
+    body: JsonObject = {"tools": [_tool_definition(tool) for tool in request.tools]}
     if request.required_tool is not None:
         body["tool_choice"] = {"type": "function", "function": {"name": request.required_tool}}
     elif request.tool_choice != "auto":
@@ -302,7 +302,7 @@ def _tools(request: ModelRequest) -> JsonObject:
     return body
 
 
-def _tool(tool: ToolDefinition) -> JsonObject:
+def _tool_definition(tool: ToolDefinition) -> JsonObject:
     function = {"name": tool.name, "description": tool.description, "parameters": dict(tool.parameters)}
     return {"type": "function", "function": function}
 
@@ -478,7 +478,7 @@ class OpenAIReader(StepReader):
             if not call.started:
                 yield from call.start()
 
-    def _close(self) -> Iterator[StepEvent]:
+    def _final_events(self) -> Iterator[StepEvent]:
         for call in self._calls:
             if not call.started:
                 yield from call.start()

@@ -46,27 +46,27 @@ class RerankingClient:
             async with asyncio.timeout(self._timeout):
                 parts = await asyncio.gather(*(self._score_batch(model, query, batch) for batch in batches))
         except TimeoutError as error:
-            raise errors.timed_out() from error
+            raise errors.timeout_error() from error
         tokens = [part.tokens for part in parts]
         scores = [score for part in parts for score in part.scores]
         return RerankScores(scores, sum(tokens) if all(tokens) else 0, sum(part.searches for part in parts))
 
     async def _score_batch(self, model: str, query: str, texts: Sequence[str]) -> RerankScores:
-        answer = await self._server.request_json("/rerank", self._body(model, query, texts))
-        rows, member = (answer, "score") if self._protocol == TEI else (_results(answer), "relevance_score")
+        answer = await self._server.request_json("/rerank", self._build_body(model, query, texts))
+        rows, member = (answer, "score") if self._protocol == TEI else (_read_results(answer), "relevance_score")
         try:
             scores = {int(row["index"]): float(row[member]) for row in rows}
         except (TypeError, ValueError, LookupError) as error:
-            raise errors.wrong_endpoint() from error
+            raise errors.wrong_endpoint_error() from error
         if len(rows) != len(texts) or set(scores) != set(range(len(texts))):
-            raise errors.malformed()
+            raise errors.malformed_error()
         if not all(math.isfinite(score) for score in scores.values()):
-            raise errors.malformed()
+            raise errors.malformed_error()
         tokens = number_at(answer, "usage", "total_tokens") or number_at(answer, "meta", "tokens", "input_tokens")
         searches = number_at(answer, "meta", "billed_units", "search_units") or 1
         return RerankScores([scores[index] for index in range(len(texts))], tokens, searches)
 
-    def _body(self, model: str, query: str, texts: Sequence[str]) -> JsonObject:
+    def _build_body(self, model: str, query: str, texts: Sequence[str]) -> JsonObject:
         if self._protocol == TEI:
             # Without `truncate`, the server refuses a text that is too long instead of cutting it silently.
             return {"query": query, "texts": list(texts), "raw_scores": False, "truncate": False}
@@ -74,8 +74,8 @@ class RerankingClient:
         return {"model": model, **body} if model else body
 
 
-def _results(answer: Any) -> Any:
+def _read_results(answer: Any) -> Any:
     try:
         return answer["results"]
     except (TypeError, LookupError) as error:
-        raise errors.wrong_endpoint() from error
+        raise errors.wrong_endpoint_error() from error

@@ -65,7 +65,7 @@ class ResponsesClient(HttpClient):
         self._without_summary: set[str] = set()
 
     async def _send(self, request: ModelRequest) -> ClientResponse:
-        body = wire_request(request)
+        body = build_body(request)
         if request.model not in self._without_encrypted:
             body["include"] = [ENCRYPTED_REASONING]
         if request.model not in self._without_summary and request.sampling.reasoning_effort != "none":
@@ -73,10 +73,10 @@ class ResponsesClient(HttpClient):
         return await self._server.send("/responses", body)
 
     async def _request_count(self, request: ModelRequest) -> Any:
-        body = {name: value for name, value in wire_request(request).items() if name in _COUNT_MEMBERS}
+        body = {name: value for name, value in build_body(request).items() if name in _COUNT_MEMBERS}
         return (await self._server.request_json("/responses/input_tokens", body))["input_tokens"]
 
-    def _reader(self) -> "ResponsesReader":
+    def _new_reader(self) -> "ResponsesReader":
         return ResponsesReader(self._api_key)
 
     def _learn_refusal(self, request: ModelRequest, refusal: ModelError) -> bool:
@@ -98,7 +98,7 @@ def _is_about_effort(refusal: ModelError) -> bool:
     return refusal.parameter == "reasoning.effort"
 
 
-def wire_request(request: ModelRequest) -> JsonObject:
+def build_body(request: ModelRequest) -> JsonObject:
     """Return the request as a JSON object of the protocol, without `include`."""
     leading = list(takewhile(lambda message: message.role == "system", request.messages))
     body: JsonObject = {
@@ -118,7 +118,7 @@ def wire_request(request: ModelRequest) -> JsonObject:
         body["temperature"] = request.temperature
     if request.cache_key:
         body["prompt_cache_key"] = request.cache_key
-    return body | _tools(request) | _sampling(request)
+    return body | _tool_members(request) | _sampling_members(request)
 
 
 def _breakpoint_indexes(request: ModelRequest, leading: int) -> set[int]:
@@ -126,7 +126,7 @@ def _breakpoint_indexes(request: ModelRequest, leading: int) -> set[int]:
     return {point - leading - 1 for point in request.cache_points}
 
 
-def _sampling(request: ModelRequest) -> JsonObject:
+def _sampling_members(request: ModelRequest) -> JsonObject:
     sampling = request.sampling
     text = _text_config(request)
     body: JsonObject = {} if sampling.top_p is None else {"top_p": sampling.top_p}
@@ -145,10 +145,10 @@ def _text_config(request: ModelRequest) -> JsonObject:
     return config
 
 
-def _tools(request: ModelRequest) -> JsonObject:
+def _tool_members(request: ModelRequest) -> JsonObject:
     if not request.tools:
         return {}
-    body: JsonObject = {"tools": [_tool(tool) for tool in request.tools]}
+    body: JsonObject = {"tools": [_tool_definition(tool) for tool in request.tools]}
     if request.required_tool is not None:
         body["tool_choice"] = {"type": "function", "name": request.required_tool}
     elif request.tool_choice != "auto":
@@ -158,7 +158,7 @@ def _tools(request: ModelRequest) -> JsonObject:
     return body
 
 
-def _tool(tool: ToolDefinition) -> JsonObject:
+def _tool_definition(tool: ToolDefinition) -> JsonObject:
     # The protocol's default is a strict schema, which most tools do not have.
     return {
         "type": "function",
@@ -195,9 +195,9 @@ class _InputItems:
                 self._ids.keep(message)
                 yield from message.reasoning.items
             else:
-                yield from self._message(message, cache_breakpoint=number in points and message.role == "user")
+                yield from self._message_items(message, cache_breakpoint=number in points and message.role == "user")
 
-    def _message(self, message: ModelMessage, *, cache_breakpoint: bool) -> Iterator[JsonObject]:
+    def _message_items(self, message: ModelMessage, *, cache_breakpoint: bool) -> Iterator[JsonObject]:
         if message.text or message.images:
             yield {"role": message.role, "content": _content(message, cache_breakpoint=cache_breakpoint)}
         for call in message.tool_calls:
@@ -274,7 +274,7 @@ class ResponsesReader(StepReader):
                 self._declined = True
                 return [TextDelta(str(event["delta"]))]
             case "response.function_call_arguments.delta":
-                return self._arguments(event["output_index"], str(event["delta"]))
+                return self._add_arguments(event["output_index"], str(event["delta"]))
             case "response.output_item.added":
                 return self._start_item(event["output_index"], event["item"])
             case "response.output_item.done":
@@ -318,7 +318,7 @@ class ResponsesReader(StepReader):
         self._argument_lengths[index] = 0
         return [ToolCallStarted(index, _call_id(item, index), str(item.get("name") or ""))]
 
-    def _arguments(self, index: int, delta: str) -> list[StepEvent]:
+    def _add_arguments(self, index: int, delta: str) -> list[StepEvent]:
         self._argument_lengths[index] += len(delta)
         return [ToolCallDelta(self._calls[index], delta)] if delta else []
 
@@ -331,9 +331,9 @@ class ResponsesReader(StepReader):
         arguments = item.get("arguments") or ""
         text = arguments if isinstance(arguments, str) else json.dumps(arguments, ensure_ascii=False)
         self._items[index] |= {"call_id": _call_id(item, self._calls[index]), "arguments": text}
-        return [*start_events, *self._arguments(index, text[self._argument_lengths[index] :])]
+        return [*start_events, *self._add_arguments(index, text[self._argument_lengths[index] :])]
 
-    def _close(self) -> Iterator[StepEvent]:
+    def _final_events(self) -> Iterator[StepEvent]:
         response = self._response or {}
         reason: FinishReason = "tool_calls" if self._calls else "refusal" if self._declined else "stop"
         detail = ""
@@ -342,12 +342,12 @@ class ResponsesReader(StepReader):
             reason = _INCOMPLETE_REASONS.get(cause, "other")
             detail = cause[:MAX_DETAIL_LENGTH] if reason == "other" else ""
         usage_members = as_object(response.get("usage"))
-        usage = _usage(usage_members)
+        usage = _to_usage(usage_members)
         cached_tokens = as_object(usage_members.get("input_tokens_details")).get("cached_tokens")
-        reasoning = self._reasoning(usage) if self._calls else None
+        reasoning = self._reasoning_state(usage) if self._calls else None
         yield StepFinished(reason, usage, reasoning, detail, cache_reported=isinstance(cached_tokens, int))
 
-    def _reasoning(self, usage: Usage | None) -> ReasoningState | None:
+    def _reasoning_state(self, usage: Usage | None) -> ReasoningState | None:
         """Return the items to send back.
 
         None if the reasoning of one is not encrypted, so that it cannot be sent back.
@@ -362,7 +362,7 @@ def _call_id(item: JsonObject, index: int) -> str:
     return str(item.get("call_id") or item.get("id") or f"call_{index}")
 
 
-def _usage(usage: JsonObject) -> Usage | None:
+def _to_usage(usage: JsonObject) -> Usage | None:
     if not usage:
         return None
     input_details = as_object(usage.get("input_tokens_details"))

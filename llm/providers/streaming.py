@@ -100,7 +100,7 @@ class EventDecoder:
             elif not line and self._data:
                 payloads.append(self._take_payload())
         if len(self._rest) + self._size > MAX_EVENT_BYTES:
-            raise errors.malformed()
+            raise errors.malformed_error()
         return payloads
 
     def finish(self) -> list[bytes]:
@@ -123,9 +123,9 @@ def parse_object(payload: bytes) -> JsonObject:
     try:
         value = json.loads(payload)
     except (ValueError, RecursionError) as error:
-        raise errors.malformed() from error
+        raise errors.malformed_error() from error
     if not isinstance(value, dict):
-        raise errors.malformed()
+        raise errors.malformed_error()
     if b"\\u" in payload:
         repaired: JsonObject = replace_unstorable(value)
         return repaired
@@ -174,7 +174,7 @@ class StepReader(ABC):
         """Return the events of one payload. An unexpected shape may raise any Python error."""
 
     @abstractmethod
-    def _close(self) -> Iterator[StepEvent]:
+    def _final_events(self) -> Iterator[StepEvent]:
         """Yield the final events of the stream, up to `StepFinished`."""
 
     def is_document(self, content_type: str, beginning: bytes) -> bool:
@@ -198,15 +198,15 @@ class StepReader(ABC):
                 return [event for line in lines if not self.end_received for event in self._read_payload(line)]
             if body.startswith(b"[") and (refused := errors.find_error_in_list(body)):  # Google's compatible endpoint
                 raise errors.from_event(refused, self._api_key) from error
-            raise errors.wrong_endpoint() from error
+            raise errors.wrong_endpoint_error() from error
         if errors.is_error(answer):
             raise errors.from_event(answer, self._api_key)
         try:
             events = list(self._read_answer(answer))
         except (AttributeError, LookupError, TypeError, ValueError) as error:
-            raise errors.wrong_endpoint() from error
+            raise errors.wrong_endpoint_error() from error
         if not (self.text_complete or self.end_received):
-            raise errors.wrong_endpoint()
+            raise errors.wrong_endpoint_error()
         return events
 
     @abstractmethod
@@ -225,11 +225,11 @@ class StepReader(ABC):
                 try:
                     events = self._read_payload(payload)
                 except ModelError as error:
-                    raise (errors.stream_cut() if error.code == "malformed_stream" else error) from error
+                    raise (errors.stream_cut_error() if error.code == "malformed_stream" else error) from error
                 yield from events
         if not (self.text_complete or self.end_received):
-            raise errors.stream_cut()
-        for event in self._close():
+            raise errors.stream_cut_error()
+        for event in self._final_events():
             if isinstance(event, StepFinished) and event.usage is not None:
                 event = replace(event, usage=event.usage.within_totals())
             yield event
@@ -238,7 +238,7 @@ class StepReader(ABC):
         try:
             return self._read(payload)
         except (AttributeError, KeyError, TypeError, ValueError) as error:
-            raise errors.malformed() from error
+            raise errors.malformed_error() from error
 
 
 # The client remembers the parameters that a model has refused, and leaves them out of later requests. It needs no table
@@ -382,7 +382,7 @@ class HttpClient(ABC):
         """Send the request, and return the response as soon as its headers arrive. See `Connection.send`."""
 
     @abstractmethod
-    def _reader(self) -> StepReader: ...
+    def _new_reader(self) -> StepReader: ...
 
     def _learn_refusal(self, request: ModelRequest, refusal: ModelError) -> bool:
         """Remember a refusal. Return whether the request should be sent again."""
@@ -422,7 +422,7 @@ class HttpClient(ABC):
     async def stream(self, request: ModelRequest) -> AsyncGenerator[StepEvent, None]:
         """Yield the events of one call. Closing the iterator or cancelling the task closes the HTTP stream at once."""
         request = replace(request, messages=mend_messages(request.messages))
-        reader = self._reader()
+        reader = self._new_reader()
         start_time = time.monotonic()
         outcome = "given up"
         step_filter = StepFilter(request, replays_text=reader.replays_text)
@@ -544,4 +544,4 @@ def model_names(answer: Any, member: str = "data", name: str = "id") -> list[str
     try:
         return [str(model[name]) for model in answer[member]]
     except (TypeError, LookupError) as error:
-        raise errors.wrong_endpoint() from error
+        raise errors.wrong_endpoint_error() from error

@@ -62,7 +62,7 @@ class ServerTool:
 
         return await mcp_sessions.call_tool(self._server, self.name_at_server, arguments, self._scope)
 
-    def to_json(self) -> StoredServerTool:
+    def as_json(self) -> StoredServerTool:
         """Return the tool as it is stored."""
         return {
             "tool": self.name_at_server,
@@ -85,8 +85,8 @@ class OperationTool(ServerTool):
     async def run(self, arguments: Mapping[str, Any]) -> ToolOutput:
         return await openapi_calls.call_operation(self._server, self.name_at_server, self._operation, arguments)
 
-    def to_json(self) -> StoredServerTool:
-        return {**super().to_json(), "operation": self._operation}
+    def as_json(self) -> StoredServerTool:
+        return {**super().as_json(), "operation": self._operation}
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,7 +207,7 @@ def build_operation_tools(
         name = tool_name(server.name, operation.name, tools)
         definition = ToolDefinition(name, operation.description[:MAX_DESCRIPTION], operation.parameters or {})
         asks = not operation.safe and operation.key not in unasked
-        tools[name] = OperationTool(server, operation.name, definition, operation.to_json(asks=asks))
+        tools[name] = OperationTool(server, operation.name, definition, operation.as_json(asks=asks))
     return list(tools.values())
 
 
@@ -221,7 +221,7 @@ class StoredProblem(TypedDict):
 
 def tools_to_json(tools: Iterable[ServerTool]) -> list[StoredServerTool]:
     """Return the stored form of tools, which `tools_from_json` reads."""
-    return [tool.to_json() for tool in tools]
+    return [tool.as_json() for tool in tools]
 
 
 def tools_from_json(server: ToolServerConfig, listing: Iterable[StoredServerTool]) -> list[ServerTool]:

@@ -187,7 +187,7 @@ class McpSession:
         self._running_tasks: set[asyncio.Task[None]] = set()
         self._running_requests: list[_Request[Any]] = []  # the requests that run, the oldest first
         elicit = self._elicit if asks else None
-        self._task = start_detached(converse(server, self._serve, self.exchange, self._notice, elicit))
+        self._task = start_detached(converse(server, self._serve, self.exchange, self._on_message, elicit))
 
     @property
     def busy(self) -> bool:
@@ -242,7 +242,7 @@ class McpSession:
         """Wait until the session has ended."""
         await asyncio.wait({self._task})
 
-    def _notice(self, method: str) -> None:
+    def _on_message(self, method: str) -> None:
         if method == TOOLS_CHANGED:
             self.tools_changed = True
         elif method in REFUSED_REQUESTS and method not in self._refused and not (self.asks and method == ELICITATION):
@@ -259,7 +259,7 @@ class McpSession:
                 async with asyncio.timeout(SUBSCRIPTION_TIMEOUT):
                     await subscribed.wait()
             while (request := await self._requests.get()) is not None:
-                self._start(self._answer(client, request))
+                self._start(self._answer_question(client, request))
             if self._error is not None:
                 raise self._error
         finally:
@@ -290,7 +290,7 @@ class McpSession:
         finally:
             subscribed.set()
 
-    async def _answer(self, client: Client, request: _Request[Any]) -> None:
+    async def _answer_question(self, client: Client, request: _Request[Any]) -> None:
         """Answer one question. A refusal by the server is the answer to it. Another error ends the session."""
         try:
             self._running_requests.append(request)
@@ -299,7 +299,7 @@ class McpSession:
             finally:
                 self._running_requests.remove(request)
         except Exception as error:
-            refusal = self._refusal(error)
+            refusal = self._to_refusal(error)
             if refusal is None:
                 self._error = self._error or error
                 self.close()
@@ -323,7 +323,7 @@ class McpSession:
             return ElicitResult(action="cancel")
         return to_result(form, await request.asker(form))
 
-    def _refusal(self, error: Exception) -> ServerFailed | None:
+    def _to_refusal(self, error: Exception) -> ServerFailed | None:
         """Return the failure if the server has answered with this error, else None."""
         if not isinstance(error, MCPError) or error.message == CONNECTION_CLOSED:
             return None

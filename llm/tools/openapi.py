@@ -143,7 +143,7 @@ class Operation:
     def safe(self) -> bool:
         return self.method in SAFE_METHODS
 
-    def to_json(self, *, asks: bool) -> StoredOperation:
+    def as_json(self, *, asks: bool) -> StoredOperation:
         """Return the values for the request of a call. `asks`: a person must allow each call."""
         return {
             "method": self.method,
@@ -153,7 +153,7 @@ class Operation:
             "asks": asks,
         }
 
-    def to_line(self) -> OperationLine:
+    def as_line(self) -> OperationLine:
         """Return the operation for the list for the choice."""
         problem = self.problem.dump() if self.problem is not None else ""
         return {"key": self.key, "summary": self.summary, "safe": self.safe, "problem": problem}

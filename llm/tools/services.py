@@ -220,7 +220,7 @@ def _store_document(tool_server: ToolServer, document: ReadDocument) -> None:
             "title": document.title[:400],
             "address": document.address,
             "content": json.dumps(document.content),
-            "operations": [each.to_line() for each in document.operations],
+            "operations": [each.as_line() for each in document.operations],
         },
     )
 
