@@ -55,7 +55,7 @@ UNKNOWN_MODEL_VALUES: ModelValues = {
 }
 REPORTABLE_FIELDS = (*UNKNOWN_MODEL_VALUES, "retires_on")  # fields that a provider can report
 RATIO_BOUNDS = (0.5, 2.0)
-TRUSTED_SAMPLES = 5  # answers after which a learnt ratio replaces the default for unknown tokenizers
+MIN_TRUSTED_SAMPLES = 5  # answers after which a learnt ratio replaces the default for unknown tokenizers
 RATIO_WINDOW = 20  # samples; each later sample has the weight 1 / 20, so the ratio follows changes
 
 logger = logging.getLogger(__name__)

@@ -36,7 +36,7 @@ MIN_NEW_SHARE = 0.75  # share of a report; the report may count only the new par
 MIN_PROOF_CALLS = 3
 MIN_SERVER_WINDOW = 2_048  # tokens; no server in use has a smaller window
 
-_SAMPLE = 16_000  # characters of a prompt in which the scripts are counted
+_MAX_SAMPLE = 16_000  # characters of a prompt in which the scripts are counted
 _CJK = re.compile(
     "[\u1100-\u11ff\u2e80-\u9fff\ua960-\ua97f\uac00-\ud7ff\uf900-\ufaff\uff00-\uffef\U00020000-\U0003ffff]"
 )
@@ -52,7 +52,7 @@ def script_shares(texts: Sequence[str]) -> Mapping[Script, float]:
     """
     step = max(1, len(texts) // 400)
     sampled = texts[::step]
-    max_characters = _SAMPLE // max(1, len(sampled))
+    max_characters = _MAX_SAMPLE // max(1, len(sampled))
     characters: dict[Script, int] = {"latin": 0, "cjk": 0, "other": 0}
     for text in sampled:
         sample = text[:max_characters]

@@ -56,7 +56,7 @@ from files.models import File
 from files.services import open_shown
 from llm.model_size import is_small
 from llm.models import Provider
-from llm.services import TRUSTED_SAMPLES, cache_rule
+from llm.services import MIN_TRUSTED_SAMPLES, cache_rule
 from llm.truncation import SentTokens, script_shares
 from llm.types.model_call import Image, ModelMessage, ModelRequest, ToolChoice
 from personas.models import BudgetProfile
@@ -549,7 +549,7 @@ def _payer(context: TurnContext) -> Payer:
 def worth_counting(context: TurnContext, prompt: Prompt) -> bool:
     """Return whether an exact count could change the prompt or avoid a refusal."""
     report = prompt.report
-    reliable = context.exact or context.model.ratio_samples >= TRUSTED_SAMPLES
+    reliable = context.exact or context.model.ratio_samples >= MIN_TRUSTED_SAMPLES
     share = COUNTED_FROM if reliable else ROUGHLY_COUNTED_FROM
     return report.without_room > 0 or report.used * 100 > report.limit * share
 

@@ -25,7 +25,7 @@ from files.models import File
 from files.services import get_token_count
 from llm.learning import Evidence, describe_source
 from llm.models import Model
-from llm.services import TRUSTED_SAMPLES, cache_rule
+from llm.services import MIN_TRUSTED_SAMPLES, cache_rule
 from llm.types.model_call import Usage
 from personas.services import model_for
 
@@ -224,7 +224,7 @@ def _cost(context: TurnContext, call: report.CallReport, sent: cache.SentPrompt)
     counted = call["used"] + call["tools_tokens"]
     count = call["provider_count"]
     expected_cached = call["cache"]["expected"]
-    learnt_ratio = model.token_ratio if model.ratio_samples >= TRUSTED_SAMPLES else 1.0
+    learnt_ratio = model.token_ratio if model.ratio_samples >= MIN_TRUSTED_SAMPLES else 1.0
     ratio = count / max(1, counted) if count else learnt_ratio
     counts = (counted, expected_cached, cache.tokens_to_write(sent, expected_cached, cache_rule(model)))
     whole, read, written = (round(each * ratio) for each in counts)

@@ -49,7 +49,7 @@ from llm import tokens
 from llm.learning import MIN_STORED_WINDOW, window_source
 from llm.model_size import is_small
 from llm.models import Model
-from llm.services import TRUSTED_SAMPLES
+from llm.services import MIN_TRUSTED_SAMPLES
 from llm.tokens import NamedTokenizer
 from llm.tools.servers import SessionScope
 from llm.types.model_call import EFFORTS, NO_SAMPLING, Sampling, ToolChoice, ToolDefinition
@@ -469,7 +469,7 @@ class TurnContext:
             return max(self.profile.safety_margin, 1 - 1 / self.true_ratio)
         if self.exact:
             return self.profile.safety_margin
-        if self.model.ratio_samples < TRUSTED_SAMPLES:
+        if self.model.ratio_samples < MIN_TRUSTED_SAMPLES:
             return self.profile.catch_all_margin
         ratio = Decimal(str(max(1.0, self.model.token_ratio)))
         return min(Decimal("0.5"), (1 - 1 / ratio + RATIO_RESIDUE).quantize(Decimal("0.0001")))

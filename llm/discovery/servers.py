@@ -29,7 +29,7 @@ from llm.types.facts import ModelFacts
 
 TIMEOUT = 2.0  # seconds for each answer
 MAX_BYTES = 8 * 1024 * 1024  # of an answer; the lists of large gateways have more than one million bytes
-CONCURRENT_REQUESTS = 8  # concurrent requests about single models
+MAX_CONCURRENT_REQUESTS = 8  # concurrent requests about single models
 # Hosts of vendors. Their lists are complete, so the addresses of local servers are not tried there.
 VENDORS = {
     *("api.openai.com", "api.anthropic.com", "openrouter.ai", "api.deepseek.com", "api.x.ai", "api.mistral.ai"),
@@ -136,7 +136,7 @@ async def _look_up_ollama(server: DiscoveredServer, names: Sequence[str]) -> dic
     if not names:
         tags = shapes.list_rows(await server.request_json(f"{server.root}/api/tags"), "models")
         names = [row["name"] for row in tags if isinstance(row.get("name"), str)]
-    semaphore = asyncio.Semaphore(CONCURRENT_REQUESTS)
+    semaphore = asyncio.Semaphore(MAX_CONCURRENT_REQUESTS)
 
     async def show(name: str) -> ModelFacts | None:
         async with semaphore:

@@ -20,7 +20,7 @@ from llm.tools.mcp_failures import Exchange
 from llm.tools.mcp_messages import mend_message
 
 EXIT_TIMEOUT = 2.0  # seconds for the process to end after its input is closed, and again after SIGTERM
-STDERR_TAIL = 8_192  # bytes
+MAX_STDERR_TAIL = 8_192  # bytes
 
 Arriving = MemoryObjectSendStream[SessionMessage]
 Incoming = MemoryObjectReceiveStream[SessionMessage]
@@ -112,8 +112,8 @@ async def _write_messages(
 
 async def _store_stderr_tail(process: asyncio.subprocess.Process, exchange: Exchange) -> None:
     assert process.stderr is not None  # noqa: S101 - it was started with pipes
-    while piece := await process.stderr.read(STDERR_TAIL):
-        exchange.stderr = (exchange.stderr + piece)[-STDERR_TAIL:]
+    while piece := await process.stderr.read(MAX_STDERR_TAIL):
+        exchange.stderr = (exchange.stderr + piece)[-MAX_STDERR_TAIL:]
 
 
 async def _end_process(

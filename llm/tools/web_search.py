@@ -27,7 +27,7 @@ ServiceKind = Literal["searxng", "brave", "duckduckgo"]
 MAX_QUERIES = 5
 MAX_QUERY = 400  # characters, Brave's limit
 MAX_RESULTS = 20
-RESULTS_PER_QUERY = 10
+MAX_RESULTS_PER_QUERY = 10
 NO_RESULTS = "Nothing was found. Try other words."
 ONE_DENIED = "One result is from a host that this workspace denies. It was left out."
 SEVERAL_DENIED = "{count} results are from hosts that this workspace denies. They were left out."
@@ -106,7 +106,7 @@ class SearchService:
         except TimeoutError as error:
             raise FetchRefused(f"The search service did not answer within {self.timeout:g} seconds.") from error
         results = [_parse_result(entry, self.kind) for entry in entries if _valid_url(entry["url"])]
-        return results[:RESULTS_PER_QUERY]
+        return results[:MAX_RESULTS_PER_QUERY]
 
     @property
     def _url(self) -> str:
@@ -128,7 +128,7 @@ class SearchService:
     def _parameters(self, query: str) -> dict[str, str]:
         if self.kind == "searxng":
             return {"q": query, "format": "json"}
-        return {"q": query, "count": str(RESULTS_PER_QUERY), "text_decorations": "false"}
+        return {"q": query, "count": str(MAX_RESULTS_PER_QUERY), "text_decorations": "false"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -269,7 +269,7 @@ def _parse_results(answer: Any, kind: str) -> list[WebResult]:
     results = [
         _parse_result(entry, kind) for entry in entries if isinstance(entry, dict) and _valid_url(entry.get("url"))
     ]
-    return results[:RESULTS_PER_QUERY]
+    return results[:MAX_RESULTS_PER_QUERY]
 
 
 def _parse_result(entry: Mapping[str, Any], kind: str) -> WebResult:
