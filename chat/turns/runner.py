@@ -187,9 +187,8 @@ class _Run:
         self._images = 0  # images in the newest call
         self._answer_limit = 0  # most tokens that the newest call allows for its answer
         self._calls: list[CallReported] = []
-        self._served_window: tuple[AllocatedWindow, int] | None = (
-            None  # the server's own window, and the tokens of that call
-        )
+        # The server's own window, and the tokens of that call.
+        self._served_window: tuple[AllocatedWindow, int] | None = None
         self._window_caps: dict[UUID, int | None] = {}  # by the id of each model used in this turn
         # By model id: the last prompt in this conversation (`_prompts`) and in this turn (`_answered`).
         self._prompts = {

@@ -164,7 +164,7 @@ async def test_an_answer_that_is_left_closes_its_connection_at_once(client: Clie
 
 async def test_a_server_that_takes_no_request_is_given_up(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connection, "CONNECT_TIMEOUT", 0.1)
-    monkeypatch.setattr(connection, "SLOWEST", 10**9)
+    monkeypatch.setattr(connection, "MIN_UPLOAD_SPEED", 10**9)
     listening = await asyncio.start_server(lambda reader, writer: asyncio.sleep(60), "127.0.0.2", 0, limit=1)
     port = listening.sockets[0].getsockname()[1]
     model = client(f"http://127.0.0.2:{port}/v1", silence=0.1)

@@ -24,15 +24,15 @@ def test_every_kind_of_token_has_its_price() -> None:
 
 @given(every_price, usages)
 def test_the_parts_of_a_call_add_up_to_it_whatever_is_reported(price: Prices, usage: Usage) -> None:
-    within_totals = usage.within_totals()
-    assert within_totals.cached_input + within_totals.cache_written <= within_totals.input == usage.input
-    assert within_totals.reasoning <= within_totals.output == usage.output
-    plain = within_totals.input - within_totals.cached_input - within_totals.cache_written
+    counts = usage.within_totals()
+    assert counts.cached_input + counts.cache_written <= counts.input == usage.input
+    assert counts.reasoning <= counts.output == usage.output
+    plain = counts.input - counts.cached_input - counts.cache_written
     parts = [
         Usage(plain, 0),
-        Usage(within_totals.cached_input, 0, cached_input=within_totals.cached_input),
-        Usage(within_totals.cache_written, 0, cache_written=within_totals.cache_written),
-        Usage(0, within_totals.output),
+        Usage(counts.cached_input, 0, cached_input=counts.cached_input),
+        Usage(counts.cache_written, 0, cache_written=counts.cache_written),
+        Usage(0, counts.output),
     ]
     assert sum(price.cost(part) for part in parts) == price.cost(usage) >= 0
 
