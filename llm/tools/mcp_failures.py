@@ -311,7 +311,7 @@ def _describe_end(code: int | None) -> str:
 def _quote_stderr(server: ToolServerConfig, exchange: Exchange) -> str:
     lines = [line.strip() for line in exchange.stderr.decode("utf-8", "replace").splitlines() if line.strip()]
     text = without_secrets("\n".join(lines[-MAX_TAIL_LINES:]), server)[-MAX_TAIL:]
-    return f" It wrote last: “{text}”" if text else ""
+    return f" Its last output: “{text}”" if text else ""
 
 
 def without_secrets(text: str, server: ToolServerConfig) -> str:

@@ -391,7 +391,7 @@ async def test_the_cause_that_a_process_is_no_tool_server_is_for_the_administrat
     sentence = "The tool server nobody cannot be reached or broke the connection. Continue without it."
     assert str(failure.value) == sentence
     if "boom" in command:
-        assert "It wrote last: “boom: … and …”" in failure.value.advice.english
+        assert "Its last output: “boom: … and …”" in failure.value.advice.english
 
 
 async def test_a_process_that_answers_with_an_error_is_quoted() -> None:
