@@ -261,12 +261,12 @@ def _format_value(value: Any) -> str:
 
 def render_suggestion(model: Model) -> str:
     """Return a fragment of the form with the known values of a model and their source."""
-    values = services.known_values(model)
+    known_values = services.known_values(model)
     source = _("its provider") if model.found else SOURCE
     context = {
         "model": model,
-        "known": values,
-        "words": describe_values(values),
+        "known": known_values,
+        "words": describe_values(known_values),
         "source": source,
         "window": UNKNOWN_WINDOW,
     }
@@ -358,12 +358,12 @@ class ModelRowAdmin(RowAdmin):
         """Return the suggestion for the typed name, as a fragment of the form."""
         if not self.has_add_permission(request):
             raise PermissionDenied
-        chosen = request.GET.get("provider", "")
+        provider_id = request.GET.get("provider", "")
         providers = {str(provider.pk): provider for provider in Provider.objects.all()}
         name = request.GET.get("name", "").strip()
-        if chosen not in providers or not name:
+        if provider_id not in providers or not name:
             return HttpResponse(NAME_REQUIRED)
-        return HttpResponse(render_suggestion(Model(provider=providers[chosen], name=name)))
+        return HttpResponse(render_suggestion(Model(provider=providers[provider_id], name=name)))
 
     def save_model(self, request: HttpRequest, obj: Any, form: Any, change: Any) -> None:
         left_empty = form.left_empty

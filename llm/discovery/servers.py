@@ -132,7 +132,7 @@ async def _look_up_ollama(server: DiscoveredServer, names: Sequence[str]) -> dic
     version = await server.request_json(f"{server.root}/api/version")
     if not (isinstance(version, Mapping) and isinstance(version.get("version"), str)):
         return {}
-    loaded = shapes.list_rows(await server.request_json(f"{server.root}/api/ps"), "models")
+    loaded_models = shapes.list_rows(await server.request_json(f"{server.root}/api/ps"), "models")
     if not names:
         tags = shapes.list_rows(await server.request_json(f"{server.root}/api/tags"), "models")
         names = [row["name"] for row in tags if isinstance(row.get("name"), str)]
@@ -144,8 +144,10 @@ async def _look_up_ollama(server: DiscoveredServer, names: Sequence[str]) -> dic
         model = ModelDescription(answer, server.impossible_values)
         if model.get("model_info") is None and model.get("capabilities") is None:
             return None
-        running = [ModelDescription(row, server.impossible_values) for row in loaded if _is_same_model(row, name)]
-        allocated = shapes.smallest(*(each.window("context_length") for each in running))
+        descriptions = [
+            ModelDescription(row, server.impossible_values) for row in loaded_models if _is_same_model(row, name)
+        ]
+        allocated = shapes.smallest(*(each.window("context_length") for each in descriptions))
         return shapes.read_ollama(model, allocated, native=server.kind == "ollama")
 
     all_facts = await asyncio.gather(*(show(name) for name in names))
@@ -179,9 +181,9 @@ async def _look_up_lm_studio(server: DiscoveredServer, names: Sequence[str]) -> 
     for row in shapes.list_rows(body, "models"):
         if not isinstance(row.get("loaded_instances"), list):
             continue
-        loaded = [each.get("id") for each in row["loaded_instances"] if isinstance(each, Mapping)]
+        loaded_names = [each.get("id") for each in row["loaded_instances"] if isinstance(each, Mapping)]
         for name in names:
-            if name == row.get("key") or name in loaded:
+            if name == row.get("key") or name in loaded_names:
                 shape = partial(shapes.read_lm_studio, name=name)
                 facts |= shapes.read_models([(name, row)], shape, server.impossible_values)
     return facts
@@ -189,8 +191,8 @@ async def _look_up_lm_studio(server: DiscoveredServer, names: Sequence[str]) -> 
 
 async def _look_up_litellm(server: DiscoveredServer, names: Sequence[str]) -> dict[str, ModelFacts]:
     rows = shapes.list_rows(await server.request_json(f"{server.root}/model/info"))
-    described = [(row.get("model_name"), row["model_info"]) for row in rows if "model_info" in row]
-    return shapes.read_models(described, shapes.read_litellm, server.impossible_values)
+    descriptions = [(row.get("model_name"), row["model_info"]) for row in rows if "model_info" in row]
+    return shapes.read_models(descriptions, shapes.read_litellm, server.impossible_values)
 
 
 Lookup = Callable[[DiscoveredServer, Sequence[str]], Awaitable[dict[str, ModelFacts]]]

@@ -142,11 +142,11 @@ def merge_facts(one: ModelFacts, other: ModelFacts) -> ModelFacts:
     """Merge the facts of two servers of the same model so that they hold for both: smaller window, higher price."""
     first: Mapping[str, Any] = one
     second: Mapping[str, Any] = other
-    both = {**first, **second}
+    merged = {**first, **second}
     for name in first.keys() & second.keys():
         pair = (first[name], second[name])
-        both[name] = max(pair, key=Decimal) if name.endswith("_price") else min(pair)
-    return cast("ModelFacts", both)
+        merged[name] = max(pair, key=Decimal) if name.endswith("_price") else min(pair)
+    return cast("ModelFacts", merged)
 
 
 def read_vllm(model: ModelDescription) -> ModelFacts:
@@ -295,8 +295,8 @@ _SHAPES: tuple[tuple[str, Shape], ...] = (
 
 def list_rows(body: Any, member: str = "data") -> list[Mapping[str, Any]]:
     """Return the rows of a list; empty if the answer has another shape."""
-    listed = body.get(member) if isinstance(body, Mapping) else body
-    return [row for row in listed if isinstance(row, Mapping)] if isinstance(listed, list) else []
+    values = body.get(member) if isinstance(body, Mapping) else body
+    return [row for row in values if isinstance(row, Mapping)] if isinstance(values, list) else []
 
 
 def read_list(body: Any, impossible_values: list[str]) -> dict[str, ModelFacts]:

@@ -363,8 +363,8 @@ class Model(WithFace):
 
         A missing price of the cache is the price of prompts.
         """
-        stored = (self.input_price, self.output_price, self.cached_input_price, self.cache_write_price)
-        prompt, answer, cached, written = (price if price is not None and price >= 0 else None for price in stored)
+        row_prices = (self.input_price, self.output_price, self.cached_input_price, self.cache_write_price)
+        prompt, answer, cached, written = (price if price is not None and price >= 0 else None for price in row_prices)
         if prompt is None or answer is None:
             return None
         return Prices(prompt, answer, prompt if cached is None else cached, prompt if written is None else written)

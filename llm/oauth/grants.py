@@ -331,15 +331,17 @@ def _find_client(
     """
     if tool_server.client_id:
         return _manual_client(tool_server, discovery)
-    registered = ToolClient.objects.filter(
+    registered_client = ToolClient.objects.filter(
         tool_server=tool_server, issuer=discovery.issuer, redirect_uri=redirect_uri
     ).first()
-    if registered is not None:
-        is_expired = registered.secret_expires is not None and registered.secret_expires <= timezone.now()
-        is_covered = {*scope.split()} <= {*registered.scope.split()}
-        if is_covered and not is_expired and not is_lost(registered.client_secret):
-            return OAuthClient(registered.client_id, registered.client_secret, registered.auth_method, REGISTERED)
-        registered.delete()
+    if registered_client is not None:
+        is_expired = registered_client.secret_expires is not None and registered_client.secret_expires <= timezone.now()
+        is_covered = {*scope.split()} <= {*registered_client.scope.split()}
+        if is_covered and not is_expired and not is_lost(registered_client.client_secret):
+            return OAuthClient(
+                registered_client.client_id, registered_client.client_secret, registered_client.auth_method, REGISTERED
+            )
+        registered_client.delete()
     document_client = OAuthClient(document, "", "none", DOCUMENT) if document and discovery.documents else None
     if not discovery.registration_endpoint:
         if document_client is not None:

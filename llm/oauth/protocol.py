@@ -237,8 +237,8 @@ async def register_client(
     Raises `tool_sign_in_registration` if the server refuses it, `tool_sign_in_unreachable` and `tool_sign_in_failed`
     (502).
     """
-    supported = [method for method in AUTH_METHODS if method in discovery.auth_methods]
-    if not supported:
+    methods = [method for method in AUTH_METHODS if method in discovery.auth_methods]
+    if not methods:
         raise sign_in_error(
             Sentence(
                 "The sign-in server of {name} requires the client authentication {methods}, which is not supported.",
@@ -246,7 +246,7 @@ async def register_client(
                 methods=", ".join(discovery.auth_methods)[:MAX_QUOTE],
             )
         )
-    metadata = client_metadata(redirect_uri=redirect_uri, site=site, auth_method=supported[0], scope=scope)
+    metadata = client_metadata(redirect_uri=redirect_uri, site=site, auth_method=methods[0], scope=scope)
     body = metadata.model_dump(by_alias=True, mode="json", exclude_none=True)
     request = httpx2.Request("POST", discovery.registration_endpoint, json=body)
     response = await send(request, target.named_hosts)
@@ -260,7 +260,7 @@ async def register_client(
     return OAuthClient(
         client.client_id,
         client.client_secret or "",
-        client.token_endpoint_auth_method or supported[0],
+        client.token_endpoint_auth_method or methods[0],
         REGISTERED,
         client.client_secret_expires_at or 0,
     )

@@ -125,11 +125,11 @@ class AnthropicClient(HttpClient):
         content: tuple[Block, ...] = ()
         usage: Usage | None = None
         for number in range(MAX_PAUSES + 1):
-            continued = request
+            next_request = request
             if content:
-                paused = ModelMessage("assistant", reasoning=ReasoningState(content))
-                continued = replace(request, messages=(*request.messages, paused))
-            step = super().stream(continued)
+                paused_message = ModelMessage("assistant", reasoning=ReasoningState(content))
+                next_request = replace(request, messages=(*request.messages, paused_message))
+            step = super().stream(next_request)
             async with aclosing(step) as events:
                 async for event in events:
                     if not isinstance(event, StepFinished):
@@ -254,12 +254,12 @@ class _Messages:
 
     def build(self, messages: tuple[ModelMessage, ...], before: int) -> list[JsonObject]:
         """Return the protocol's messages. `before`: the number of messages of the prompt before these."""
-        unchanged = self._ids.reserve(messages)
+        reserved = self._ids.reserve(messages)
         for number, message in enumerate(messages, before + 1):
             if message.role in ("user", "system"):
                 self._add_blocks("user", _image_blocks(message) + _text_blocks(message.text))
             elif message.role == "assistant":
-                self._add_blocks("assistant", self._answer_blocks(message, unchanged=number - before - 1 in unchanged))
+                self._add_blocks("assistant", self._answer_blocks(message, unchanged=number - before - 1 in reserved))
             elif message.role == "tool":
                 self._add_blocks("user", [self._result_block(message)])
             if number in self._points:

@@ -51,25 +51,25 @@ class CallIds:
         if self._exact:
             return self._exact_id(id_, self._max_length or len(id_))
         plain = id_ if self._max_length is None else (_NOT_PLAIN.sub("_", id_) or "call")[: self._max_length]
-        sent = plain = plain or "call"
-        while sent in self._used:
+        new_id = plain = plain or "call"
+        while new_id in self._used:
             number = f"_{len(self._used)}"
-            sent = plain[: None if self._max_length is None else self._max_length - len(number)] + number
-        return self._use(id_, sent)
+            new_id = plain[: None if self._max_length is None else self._max_length - len(number)] + number
+        return self._use(id_, new_id)
 
     def _exact_id(self, id_: str, length: int) -> str:
-        sent = id_
+        new_id = id_
         number = 0
-        while len(sent) != length or not (sent.isascii() and sent.isalnum()) or sent in self._used:
-            sent = hashlib.sha256(f"{id_} {number}".encode()).hexdigest()[:length]
+        while len(new_id) != length or not (new_id.isascii() and new_id.isalnum()) or new_id in self._used:
+            new_id = hashlib.sha256(f"{id_} {number}".encode()).hexdigest()[:length]
             number += 1
-        return self._use(id_, sent)
+        return self._use(id_, new_id)
 
-    def _use(self, id_: str, sent: str) -> str:
-        self._used.add(sent)
-        self._sent[id_] = sent
-        self._unanswered[id_].append(sent)
-        return sent
+    def _use(self, id_: str, new_id: str) -> str:
+        self._used.add(new_id)
+        self._sent[id_] = new_id
+        self._unanswered[id_].append(new_id)
+        return new_id
 
     def id_for_result(self, id_: str) -> str:
         """Return the sent id of the call to which a result belongs.
@@ -86,15 +86,15 @@ def with_unique_ids(messages: Sequence[ModelMessage]) -> tuple[ModelMessage, ...
     Calls whose reasoning is sent back keep their ids, since servers may use them to find the calls.
     """
     ids = CallIds(max_length=None)
-    sent: list[ModelMessage] = []
-    unchanged = ids.reserve(messages)
+    result: list[ModelMessage] = []
+    reserved = ids.reserve(messages)
     for index, message in enumerate(messages):
         if message.role == "tool":
             message = replace(message, tool_call_id=ids.id_for_result(message.tool_call_id or ""))
-        elif index in unchanged:
+        elif index in reserved:
             ids.keep(message)
         elif message.tool_calls:
             calls = tuple(replace(call, id=ids.id_for_call(call.id)) for call in message.tool_calls)
             message = replace(message, tool_calls=calls)
-        sent.append(message)
-    return tuple(sent)
+        result.append(message)
+    return tuple(result)

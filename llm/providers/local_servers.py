@@ -42,11 +42,13 @@ async def count_prompt(server: Connection, body: Mapping[str, Any]) -> int | Non
 
 async def allocated_window(server: Connection, model: str) -> AllocatedWindow | None:
     """Return the window that Ollama or llama.cpp has allocated for a model; None for other servers."""
-    running = (await request_object(server, "/api/ps")).get("models")
-    if isinstance(running, list):
+    running_models = (await request_object(server, "/api/ps")).get("models")
+    if isinstance(running_models, list):
         names = (model, f"{model}:latest")
-        loaded = [each for each in running if isinstance(each, dict) and each.get("name") in names]
-        return AllocatedWindow("ollama", token_count(loaded[0].get("context_length")) or None if loaded else None)
+        matching_models = [each for each in running_models if isinstance(each, dict) and each.get("name") in names]
+        return AllocatedWindow(
+            "ollama", token_count(matching_models[0].get("context_length")) or None if matching_models else None
+        )
     settings = (await request_object(server, "/props")).get("default_generation_settings")
     if isinstance(settings, dict):
         return AllocatedWindow("llama.cpp", token_count(settings.get("n_ctx")) or None)

@@ -144,8 +144,8 @@ class OpenAIClient(HttpClient):
     async def _request_count(self, request: ModelRequest) -> Any:
         if request.model in self._responses_models:
             return await self._responses.count_tokens(request)
-        whole = build_body(self._adapt_messages(request))
-        body = {name: value for name, value in whole.items() if name in ("model", "messages", "tools")}
+        full_body = build_body(self._adapt_messages(request))
+        body = {name: value for name, value in full_body.items() if name in ("model", "messages", "tools")}
         return await local_servers.count_prompt(self._local_server, body)
 
     async def allocated_window(self, model: str) -> AllocatedWindow | None:

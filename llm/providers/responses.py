@@ -186,12 +186,12 @@ class _InputItems:
 
     def build(self, messages: tuple[ModelMessage, ...], points: Collection[int]) -> Iterator[JsonObject]:
         """Yield the items. `points`: indexes of the messages up to which the cache should store the input."""
-        unchanged = self._ids.reserve(messages)
+        reserved = self._ids.reserve(messages)
         for number, message in enumerate(messages):
             if message.role == "tool":
                 call_id = self._ids.id_for_result(message.tool_call_id or "")
                 yield {"type": "function_call_output", "call_id": call_id, "output": message.text}
-            elif message.reasoning is not None and number in unchanged and _can_replay(message):
+            elif message.reasoning is not None and number in reserved and _can_replay(message):
                 self._ids.keep(message)
                 yield from message.reasoning.items
             else:

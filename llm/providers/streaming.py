@@ -397,10 +397,12 @@ class HttpClient(ABC):
         if self._count_retry_times.get(request.model, 0.0) > time.monotonic():
             return None
         try:
-            accepted, _ = self._refused.remove_refused(replace(request, messages=mend_messages(request.messages)))
-            accepted = self._refused_tools.remove_refused(accepted)
+            request_to_count, _ = self._refused.remove_refused(
+                replace(request, messages=mend_messages(request.messages))
+            )
+            request_to_count = self._refused_tools.remove_refused(request_to_count)
             async with asyncio.timeout(COUNT_TIMEOUT):
-                if count := token_count(await self._request_count(accepted)):
+                if count := token_count(await self._request_count(request_to_count)):
                     return count
         except (ModelError, TimeoutError, ValueError, TypeError, LookupError) as error:
             reason = type(error).__name__
@@ -466,29 +468,29 @@ class HttpClient(ABC):
         """Return the response, and the parameters and tools that were left out of the request."""
         dropped: tuple[str, ...] = ()
         first = self._refused_tools.remove_refused(request)
-        sent = first
+        current = first
         tool_refusals: list[ModelError] = []
         while True:
-            accepted, left_out = self._refused.remove_refused(sent)
+            accepted, left_out = self._refused.remove_refused(current)
             try:
                 response = await self._send(accepted)
             except ModelError as refusal:
                 if refusal.code == "reasoning_refused" and REASONING not in dropped:
-                    sent = without_parameter(sent, REASONING)
+                    current = without_parameter(current, REASONING)
                     dropped = (*dropped, REASONING)
-                elif refusal.parameter == STREAM and sent.streaming:
-                    sent = replace(sent, streaming=False)
+                elif refusal.parameter == STREAM and current.streaming:
+                    current = replace(current, streaming=False)
                     dropped = (*dropped, STREAM)
                 elif not self._learn_refusal(accepted, refusal):
-                    fewer = self._refused_tools.remove_named(sent, refusal)
-                    if len(tool_refusals) >= MAX_TOOL_REFUSALS or fewer == sent:
+                    fewer = self._refused_tools.remove_named(current, refusal)
+                    if len(tool_refusals) >= MAX_TOOL_REFUSALS or fewer == current:
                         raise
-                    sent = fewer
+                    current = fewer
                     tool_refusals.append(refusal)
                 continue
             if tool_refusals:
-                self._refused_tools.remember(first, tool_refusals, sent)
-            names = {each.name for each in sent.tools}
+                self._refused_tools.remember(first, tool_refusals, current)
+            names = {each.name for each in current.tools}
             missing = tuple(each.name for each in request.tools if each.name not in names)
             return response, ParametersLeftOut(left_out + dropped, missing)
 

@@ -31,8 +31,10 @@ class RefusedTools:
         refused = self._definitions.get(request.model)
         max_tools = self._max_tools.get(request.model)
         if refused:
-            accepted = (each for each in request.tools if _is_needed(each, request) or _digest(each) not in refused)
-            request = replace(request, tools=tuple(accepted))
+            accepted_tools = (
+                each for each in request.tools if _is_needed(each, request) or _digest(each) not in refused
+            )
+            request = replace(request, tools=tuple(accepted_tools))
         return _first_tools(request, max_tools) if max_tools is not None else request
 
     def remove_named(self, request: ModelRequest, error: ModelError) -> ModelRequest:
@@ -40,13 +42,14 @@ class RefusedTools:
         max_tools = error.max_tools
         if max_tools is not None and max_tools < len(request.tools):
             return _first_tools(request, max_tools)
-        named = {each.name for each in request.tools} & error.refused_tools
-        accepted = (
+        named_tools = {each.name for each in request.tools} & error.refused_tools
+        accepted_tools = (
             tool
             for number, tool in enumerate(request.tools)
-            if _is_needed(tool, request) or (tool.name if named else number) not in (named or error.refused_tools)
+            if _is_needed(tool, request)
+            or (tool.name if named_tools else number) not in (named_tools or error.refused_tools)
         )
-        return replace(request, tools=tuple(accepted))
+        return replace(request, tools=tuple(accepted_tools))
 
     def remember(self, request: ModelRequest, refusals: Sequence[ModelError], answered: ModelRequest) -> None:
         """Remember the tools of `request` that are missing in `answered`, which succeeded after these refusals."""
@@ -68,10 +71,12 @@ def _is_needed(tool: ToolDefinition, request: ModelRequest) -> bool:
 
 def _first_tools(request: ModelRequest, max_tools: int) -> ModelRequest:
     """Return the request with its needed tools, and with other tools up to `max_tools` in total."""
-    others = [each.name for each in request.tools if not _is_needed(each, request)]
-    other_count = max(0, max_tools - (len(request.tools) - len(others)))
-    accepted = (each for each in request.tools if _is_needed(each, request) or each.name in others[:other_count])
-    return replace(request, tools=tuple(accepted))
+    other_names = [each.name for each in request.tools if not _is_needed(each, request)]
+    other_count = max(0, max_tools - (len(request.tools) - len(other_names)))
+    accepted_tools = (
+        each for each in request.tools if _is_needed(each, request) or each.name in other_names[:other_count]
+    )
+    return replace(request, tools=tuple(accepted_tools))
 
 
 def _digest(tool: ToolDefinition) -> bytes:

@@ -178,10 +178,10 @@ class _SchemaDocument:
                     "Its input schema has more than {max_alternatives} alternatives.", max_alternatives=MAX_ALTERNATIVES
                 )
             )
-        followed = self._follow_references(dict(schema))
-        properties, required = _own_properties(followed)
+        resolved = self._follow_references(dict(schema))
+        properties, required = _own_properties(resolved)
         for name in _ALTERNATIVES:
-            for each in _schemas_in(followed.get(name)):
+            for each in _schemas_in(resolved.get(name)):
                 _merge_properties(properties, self._read_alternative(each)[0])
         return properties, required
 

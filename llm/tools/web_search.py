@@ -173,17 +173,22 @@ class WebSearchTool:
         ]
         if not lists:
             return ToolOutput("\n".join(failures), error=True)
-        allowed = [[result for result in results if not self._is_denied(result)] for results in lists]
-        denied = len({_page_url(result) for results in lists for result in results if self._is_denied(result)})
+        allowed_lists = [[result for result in results if not self._is_denied(result)] for results in lists]
+        denied_count = len({_page_url(result) for results in lists for result in results if self._is_denied(result)})
         documents = [
             {"id": result.url, "title": result.title, "metadata": result.url, "text": result.snippet}
-            for result in interleave(allowed)
+            for result in interleave(allowed_lists)
         ]
-        notes = [*failures, *([SEVERAL_DENIED.format(count=denied) if denied > 1 else ONE_DENIED] if denied else [])]
+        notes = [
+            *failures,
+            *([SEVERAL_DENIED.format(count=denied_count) if denied_count > 1 else ONE_DENIED] if denied_count else []),
+        ]
         if not documents:
-            notes.append("Nothing else was found. Try other words." if denied else NO_RESULTS)
+            notes.append("Nothing else was found. Try other words." if denied_count else NO_RESULTS)
         texts = [f"{document['title']}\n{document['metadata']}\n{document['text']}" for document in documents]
-        return ToolOutput("\n\n".join([*texts, *notes]), {"documents": documents, "notes": notes, "denied": denied})
+        return ToolOutput(
+            "\n\n".join([*texts, *notes]), {"documents": documents, "notes": notes, "denied": denied_count}
+        )
 
     def _is_denied(self, result: WebResult) -> bool:
         return self._hosts.listing_of(host_of(result.url)) is HostListing.DENIED

@@ -101,18 +101,18 @@ class Command(BaseCommand):
 
     def _print_models(self, models: QuerySet[Model]) -> None:
         for model in models:
-            served = model_facts.reported_window(model)
+            reported = model_facts.reported_window(model)
             note = ""
-            if served is not None and served < model.context_window:
-                note = f" (more than the {served:,} that the provider serves)"
+            if reported is not None and reported < model.context_window:
+                note = f" (more than the {reported:,} that the provider serves)"
             elif "context_window" not in {*known_values(model), *model.set_by_hand}:
                 note = " (unknown; set it with NAME:WINDOW)"
             if model.window < model.context_window:
                 note = f" ({model.window:,} in force, {learning.describe_window_source(model)})"
             default = ", the default" if model.default else ""
             fallback = f", else {model.fallback}" if model.fallback else ""
-            written = ", tool calls written as text" if model.written_calls else ""
-            self.stdout.write(f"  {model.name}: {model.context_window:,} tokens{note}{default}{fallback}{written}")
+            written_note = ", tool calls written as text" if model.written_calls else ""
+            self.stdout.write(f"  {model.name}: {model.context_window:,} tokens{note}{default}{fallback}{written_note}")
 
 
 @dataclass(frozen=True, slots=True)
