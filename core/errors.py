@@ -85,15 +85,16 @@ class ModelError(ProductError):
     `too_many_images`. `parameter`: the refused parameter of the request, by the provider's name for it, if it named
     one. `message`: the provider's own message, which no page shows; it may be classified again with the request.
 
-    With `context_too_long`: `requested` is the number of tokens that the provider counted; `of_account`: the limit
-    is the account's tokens per minute, not the model's; `proven`: the numbers are known to count the prompt.
+    With `context_too_long`: `requested` is the number of tokens that the provider counted. `is_account_limit`: the
+    limit is the account's tokens per minute, not the model's window. `proven`: the numbers are known to count the
+    prompt.
 
-    `refused_tools`: the tools that the provider refused, by name or by number in the request; `most_tools`: the number
+    `refused_tools`: the tools that the provider refused, by name or by number in the request. `max_tools`: the number
     of tools that it accepts, if it named one.
     """
 
     refused_tools: frozenset[str | int] = frozenset()
-    most_tools: int | None = None
+    max_tools: int | None = None
 
     def __init__(
         self,
@@ -112,7 +113,7 @@ class ModelError(ProductError):
         self.parameter = parameter
         self.message = ""
         self.requested: int | None = None
-        self.of_account = False
+        self.is_account_limit = False
         self.proven = True
 
     @property

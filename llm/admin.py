@@ -31,9 +31,17 @@ from core.errors import ModelError, ProductError
 from core.net.site import site_origin
 from core.sentences import Sentence
 from llm import learning, model_facts, services
-from llm.forms import MARKS, OPERATIONS, PRICES, ModelForm, ProviderForm, ToolServerForm, WebSearchForm
+from llm.forms import (
+    FLAG_FIELDS,
+    OPERATION_FIELDS,
+    PRICE_FIELDS,
+    ModelForm,
+    ProviderForm,
+    ToolServerForm,
+    WebSearchForm,
+)
 from llm.known_models import SOURCE
-from llm.model_facts import in_words, retires_soon
+from llm.model_facts import describe_values, is_retiring_soon
 from llm.models import UNKNOWN_WINDOW, Model, OpenApiDocument, Provider, ToolGrant, ToolServer, WebAccess, WebSearch
 from llm.oauth import grants
 from llm.oauth.grants import NO_GRANTS
@@ -43,12 +51,12 @@ from llm.tools import services as tools
 from llm.truncation import ReportedCounts, Script
 from llm.types.facts import ModelFacts, ModelValues
 
-WAITING = gettext_lazy("Choose a provider and type a name.")
-NAMES_SHOWN = 100  # tool names in one message
+NAME_REQUIRED = gettext_lazy("Choose a provider and type a name.")
+MAX_NAMES = 100  # tool names in one message
 
 
 class KeyedAdmin(RowAdmin):
-    """Base for rows with a write-only key. `general`: the fields that are not secret."""
+    """Base of pages of rows with a write-only key. `general`: the fields that are not secret."""
 
     general: tuple[str, ...] = ()
     readonly_fields: ClassVar[Any] = ("key_state",)
@@ -57,7 +65,7 @@ class KeyedAdmin(RowAdmin):
     def get_fieldsets(self, request: HttpRequest, obj: Any = None) -> Any:
         """Return the general fields and the fields of the key.
 
-        Without the right to change, only show whether a key is stored. With it, offer to remove a stored key.
+        Users who may not change the row see only whether a key is stored. Others can also remove a stored key.
         """
         # A new row has no values to show before it is stored.
         general = (None, {"fields": [name for name in self.general if obj or name not in self.readonly_fields]})
@@ -84,7 +92,7 @@ class ProviderAdmin(KeyedAdmin):
     search_fields = ("name", "base_url")
     actions = ("test_selected",)
     actions_detail = ("test",)
-    readonly_fields = ("models_of_it", "key_state")
+    readonly_fields = ("provider_models", "key_state")
     general = ("name", "kind", "base_url", "enabled", "silence_timeout", "max_tools")
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Provider]:
@@ -93,23 +101,26 @@ class ProviderAdmin(KeyedAdmin):
 
     def get_fieldsets(self, request: HttpRequest, obj: Any = None) -> Any:
         fieldsets = super().get_fieldsets(request, obj)
-        return (*fieldsets, (_("Models"), {"fields": ("models_of_it",)})) if obj else fieldsets
+        return (*fieldsets, (_("Models"), {"fields": ("provider_models",)})) if obj else fieldsets
 
     def save_model(self, request: HttpRequest, obj: Any, form: Any, change: Any) -> None:
         services.save_provider_form(user=acting_user(request), provider=obj, api_key=form.api_key)
 
     def response_add(self, request: HttpRequest, obj: Any, post_url_continue: Any = None) -> HttpResponse:
-        return self._what_next(request, obj) or super().response_add(request, obj, post_url_continue)
+        return self._redirect_to_empty_provider(request, obj) or super().response_add(request, obj, post_url_continue)
 
     def response_change(self, request: HttpRequest, obj: Any) -> HttpResponse:
-        return self._what_next(request, obj) or super().response_change(request, obj)
+        return self._redirect_to_empty_provider(request, obj) or super().response_change(request, obj)
 
-    def _what_next(self, request: HttpRequest, provider: Provider) -> HttpResponse | None:
-        """Redirect to the page of a provider without models, since that page has the button that finds models."""
+    def _redirect_to_empty_provider(self, request: HttpRequest, provider: Provider) -> HttpResponse | None:
+        """Redirect to the page of a provider without models, which has the button to find models.
+
+        None if it has models.
+        """
         if provider.models.exists() or not self.has_change_permission(request, provider):
             return None
         sentence = Sentence(
-            "“{provider}” is saved, and has no models yet. Test the connection to choose from what it offers.",
+            "“{provider}” is saved, and has no models yet. Test the connection to choose from its models.",
             provider=str(provider),
         )
         self.message_user(request, sentence, messages.WARNING)
@@ -129,7 +140,7 @@ class ProviderAdmin(KeyedAdmin):
         return format_html('<a href="{}">{}</a>', url, getattr(provider, "number_of_models", 0))
 
     @display(description="Models")
-    def models_of_it(self, provider: Provider) -> str:
+    def provider_models(self, provider: Provider) -> str:
         context = {"provider": provider, "models": provider.models.order_by("name")}
         return render_to_string("admin/llm/provider/models.html", context)
 
@@ -151,7 +162,7 @@ class ProviderAdmin(KeyedAdmin):
 
     @button("Test connection", icon="network_check")
     def test(self, request: HttpRequest, object_id: str) -> HttpResponse:
-        """Show the models that the endpoint offers with their facts, and add the chosen ones."""
+        """Show the models that the provider offers, with their facts. A POST adds the chosen ones."""
         provider = self.row(request, object_id)
         if request.method == "POST":
             return self._add_models(request, provider)
@@ -160,7 +171,7 @@ class ProviderAdmin(KeyedAdmin):
         facts: dict[str, ModelFacts] = {}
         try:
             offered = services.test_connection(provider=provider)
-            facts = model_facts.ask(provider, offered).facts
+            facts = model_facts.ask_provider(provider, offered).facts
         except ModelError as error:
             failure = error
         context = {
@@ -184,14 +195,14 @@ class ProviderAdmin(KeyedAdmin):
         if names:
             added = ", ".join(names)
             self.message_user(request, Sentence("Added {added}.", added=added))
-        read = model_facts.read(provider, trying=True)
+        read = model_facts.update_models(provider, try_tools=True)
         if not (names or read):
             self.message_user(
                 request,
-                Sentence("No model was chosen, and no facts about the added models were reported."),
+                Sentence("No model was chosen, and the provider reported no facts about the added models."),
             )
         for model in read:
-            words = in_words(services.known_values(model)) or _("nothing that was understood")
+            words = describe_values(services.known_values(model)) or _("no facts that Glasshouse can read")
             self.message_user(request, f"{model}: {words}.")  # all its parts are already translated
         return HttpResponseRedirect(reverse("admin:llm_provider_change", args=[provider.pk]))
 
@@ -200,8 +211,8 @@ class ProviderAdmin(KeyedAdmin):
 class TestedModel:
     """A model on the page of a connection test.
 
-    `row`: its row, if it is added. `reported`: the provider reported facts. `words`: its known values. `instead`:
-    different values that an admin has set.
+    `row`: its row, or None if it is not added. `reported`: the provider reported facts. `words`: its known values.
+    `differing`: other values that an admin has set. `can_chat`: it is for conversations.
     """
 
     name: str
@@ -209,9 +220,9 @@ class TestedModel:
     offered: bool
     reported: bool
     words: str
-    instead: str
+    differing: str
     window: int | None
-    answers: bool
+    can_chat: bool
 
 
 def _tested_models(provider: Provider, offered: list[str], facts: dict[str, ModelFacts]) -> list[TestedModel]:
@@ -224,23 +235,23 @@ def _tested_models(provider: Provider, offered: list[str], facts: dict[str, Mode
         values = services.known_values(described)
         row = added.get(name)
         set_by_hand = {field: getattr(row, field) for field in (row.set_by_hand if row else ())}
-        instead = {field: value for field, value in set_by_hand.items() if values.get(field, value) != value}
+        differing = {field: value for field, value in set_by_hand.items() if values.get(field, value) != value}
         tested.append(
             TestedModel(
                 name=name,
                 row=row,
                 offered=name in offered,
                 reported=bool(reported),
-                words=in_words(values),
-                instead=in_words(cast("ModelValues", instead)),
+                words=describe_values(values),
+                differing=describe_values(cast("ModelValues", differing)),
                 window=values.get("context_window"),
-                answers=services.is_chat_model(described),
+                can_chat=services.is_chat_model(described),
             )
         )
     return tested
 
 
-def _formatted(value: Any) -> str:
+def _format_value(value: Any) -> str:
     if isinstance(value, bool):
         return _("yes") if value else _("no")
     if isinstance(value, date):
@@ -248,25 +259,31 @@ def _formatted(value: Any) -> str:
     return "–" if value is None else f"{value:,f}" if isinstance(value, Decimal) else f"{value:,}"
 
 
-def suggestion(model: Model) -> str:
+def render_suggestion(model: Model) -> str:
     """Return a fragment of the form with the known values of a model and their source."""
-    values = services.known_values(model)
+    known_values = services.known_values(model)
     source = _("its provider") if model.found else SOURCE
-    context = {"model": model, "known": values, "words": in_words(values), "source": source, "window": UNKNOWN_WINDOW}
+    context = {
+        "model": model,
+        "known": known_values,
+        "words": describe_values(known_values),
+        "source": source,
+        "window": UNKNOWN_WINDOW,
+    }
     return render_to_string("admin/llm/model/suggestion.html", context)
 
 
-PROOFS = {  # sentences about learnt deviations, see `llm.services.learn_fact`
+DEVIATION_TEXTS = {  # sentences about learnt deviations, by the field; see `llm.services.learn_fact`
     "whole_answers": gettext_lazy("It refused to stream on %(day)s."),
     "untagged_reasoning": gettext_lazy("Its reasoning came without an opening tag on %(day)s."),
-    "own_effort": gettext_lazy("It refused the least effort of reasoning on %(day)s, and took this one."),
+    "own_effort": gettext_lazy("It refused the least effort of reasoning on %(day)s, and accepted this one."),
 }
-FOR_PEOPLE = ("display_name", "description", "icon", "colour", "order", "hidden")
-IN_FORCE = ("window_in_force", "images_in_force")
-IN_USE = ("is_default", "counting", "was_read", "measured_ratio", "ratio_samples")
-# Columns of the list, by the field without which no row has them: a list without them fits its page.
-IF_SOME_HAVE = {"retirement": "retires_on", "fallback": "fallback"}
-SOURCES = {  # words for windows that are not learnt, see `llm.learning.window_source`
+DISPLAY_FIELDS = ("display_name", "description", "icon", "colour", "order", "hidden")
+LIMITS_IN_FORCE = ("window_in_force", "images_in_force")
+USAGE_FIELDS = ("is_default", "token_counting", "read_shares", "measured_ratio", "ratio_samples")
+# Columns of the list that are left out if no row has a value for this field. Then the list fits its page.
+OPTIONAL_COLUMNS = {"retirement": "retires_on", "fallback": "fallback"}
+SOURCE_LABELS = {  # labels for windows that are not learnt, by `llm.learning.window_source`
     "typed": gettext_lazy("typed"),
     "server": gettext_lazy("served"),
     "known": gettext_lazy("known"),
@@ -275,38 +292,41 @@ SOURCES = {  # words for windows that are not learnt, see `llm.learning.window_s
 SCRIPT_LABELS: dict[Script, Any] = {
     "latin": gettext_lazy("Latin"),
     "cjk": gettext_lazy("Chinese, Japanese and Korean"),
-    "other": gettext_lazy("other scripts, digits and signs"),
+    "other": gettext_lazy("other scripts, digits and symbols"),
 }
 
 
 @admin.register(Model)
 class ModelRowAdmin(RowAdmin):
-    empty_words = "No models yet. Add a provider first, then take its models over."
+    empty_words = "No models yet. Add a provider first, then choose its models."
     kind = "model"
     form = ModelForm
-    list_display = ("name", "is_default", "provider", "window", "abilities", "prices", "enabled", *IF_SOME_HAVE)
+    list_display = ("name", "is_default", "provider", "window", "abilities", "prices", "enabled", *OPTIONAL_COLUMNS)
     list_filter = ("provider", "enabled", "hidden")
     list_select_related = ("provider", "fallback")
     autocomplete_fields = ("fallback",)
     search_fields = ("name", "display_name", "provider__name")
     actions_detail = ("make_default", "take_found", "test_reading", "forget_learnt")
-    readonly_fields = ("known", "what_was_found", "was_learnt", *IN_FORCE, *IN_USE)
+    readonly_fields = ("known", "reported_facts", "learnt_deviations", *LIMITS_IN_FORCE, *USAGE_FIELDS)
     fieldsets = (
         (None, {"fields": ("provider", "name", "known", "enabled", "fallback")}),
-        ("For people", {"fields": FOR_PEOPLE}),
-        ("Room", {"fields": ("context_window", "max_output", "max_images", *IN_FORCE, "tokenizer")}),
+        ("For people", {"fields": DISPLAY_FIELDS}),
+        ("Limits", {"fields": ("context_window", "max_output", "max_images", *LIMITS_IN_FORCE, "tokenizer")}),
         ("Abilities", {"fields": ("vision", "tools", "reasoning", "several_system_messages")}),
         ("Reasoning", {"fields": ("efforts", "effort", "own_effort")}),
-        ("How its server deviates", {"fields": ("written_calls", "whole_answers", "untagged_reasoning", "was_learnt")}),
-        ("Price in US dollars a million tokens", {"fields": PRICES}),
-        ("Found at the provider", {"fields": ("what_was_found",)}),
-        ("In use", {"fields": IN_USE}),
+        (
+            "Deviations of its server",
+            {"fields": ("written_calls", "whole_answers", "untagged_reasoning", "learnt_deviations")},
+        ),
+        ("Price in US dollars per million tokens", {"fields": PRICE_FIELDS}),
+        ("Reported by the provider", {"fields": ("reported_facts",)}),
+        ("In use", {"fields": USAGE_FIELDS}),
     )
 
     def get_list_display(self, request: HttpRequest) -> list[Any]:
-        """Return the columns, without those that no row has."""
+        """Return the columns, without those for which no row has a value."""
         missing = {
-            column for column, field in IF_SOME_HAVE.items() if not Model.objects.exclude(**{field: None}).exists()
+            column for column, field in OPTIONAL_COLUMNS.items() if not Model.objects.exclude(**{field: None}).exists()
         }
         return [column for column in super().get_list_display(request) if column not in missing]
 
@@ -315,20 +335,20 @@ class ModelRowAdmin(RowAdmin):
             return self.fieldsets
         # A new row has no values in force yet.
         return [
-            (title, {"fields": [name for name in options["fields"] if name not in IN_FORCE]})
+            (title, {"fields": [name for name in options["fields"] if name not in LIMITS_IN_FORCE]})
             for title, options in self.fieldsets[:-2]
         ]
 
     def get_form(self, request: HttpRequest, obj: Any = None, change: bool = False, **kwargs: Any) -> Any:
         form = super().get_form(request, obj, change=change, **kwargs)
         if obj is None and "name" in form.base_fields:
-            asks = {
+            attributes = {
                 "hx-get": reverse("admin:llm_model_suggestion"),
                 "hx-include": "#id_provider",
                 "hx-trigger": "input changed delay:300ms, change from:#id_provider",
                 "hx-target": "#suggestion",
             }
-            form.base_fields["name"].widget = UnfoldAdminTextInputWidget(attrs=asks)
+            form.base_fields["name"].widget = UnfoldAdminTextInputWidget(attrs=attributes)
         return form
 
     def get_custom_urls(self) -> Any:
@@ -338,25 +358,25 @@ class ModelRowAdmin(RowAdmin):
         """Return the suggestion for the typed name, as a fragment of the form."""
         if not self.has_add_permission(request):
             raise PermissionDenied
-        chosen = request.GET.get("provider", "")
+        provider_id = request.GET.get("provider", "")
         providers = {str(provider.pk): provider for provider in Provider.objects.all()}
         name = request.GET.get("name", "").strip()
-        if chosen not in providers or not name:
-            return HttpResponse(WAITING)
-        return HttpResponse(suggestion(Model(provider=providers[chosen], name=name)))
+        if provider_id not in providers or not name:
+            return HttpResponse(NAME_REQUIRED)
+        return HttpResponse(render_suggestion(Model(provider=providers[provider_id], name=name)))
 
     def save_model(self, request: HttpRequest, obj: Any, form: Any, change: Any) -> None:
         left_empty = form.left_empty
         services.save_model_form(user=acting_user(request), model=obj, typed=form.typed, left_empty=left_empty)
-        if not change and model_facts.read(obj.provider, names=[obj.name], trying=True):
+        if not change and model_facts.update_models(obj.provider, names=[obj.name], try_tools=True):
             obj.refresh_from_db()
         filled = services.select_values(services.known_values(obj), left_empty)
         if filled:
             source = _("its provider") if obj.found else SOURCE
-            words = in_words(filled)
+            words = describe_values(filled)
             self.message_user(
                 request,
-                Sentence("{obj}: {words}, from {source}. Correct what is wrong.", obj=obj, words=words, source=source),
+                Sentence("{obj}: {words}, from {source}. Correct wrong values.", obj=obj, words=words, source=source),
             )
         if "context_window" in left_empty and "context_window" not in filled:
             warning = Sentence(
@@ -366,19 +386,19 @@ class ModelRowAdmin(RowAdmin):
             )
             self.message_user(request, warning, messages.WARNING)
 
-    @display(description="What is known")
+    @display(description="Known values")
     def known(self, model: Model) -> str:
-        content = suggestion(model) if model.provider_id else WAITING
+        content = render_suggestion(model) if model.provider_id else NAME_REQUIRED
         return format_html('<div id="suggestion" aria-live="polite">{}</div>', content)
 
-    @display(description="Found")
-    def what_was_found(self, model: Model) -> str:
+    @display(description="Reported")
+    def reported_facts(self, model: Model) -> str:
         labels = {field.name: field.verbose_name for field in model._meta.fields}
         rows = [
             {
                 "label": labels[name],
-                "found": _formatted(value),
-                "used": _formatted(getattr(model, name)),
+                "reported": _format_value(value),
+                "used": _format_value(getattr(model, name)),
                 "by_hand": name in model.set_by_hand,
             }
             for name, value in services.reported_values(model).items()
@@ -387,66 +407,64 @@ class ModelRowAdmin(RowAdmin):
         return render_to_string("admin/llm/model/found.html", {"model": model, "rows": rows})
 
     @display(description="Learnt from its answers")
-    def was_learnt(self, model: Model) -> str:
+    def learnt_deviations(self, model: Model) -> str:
         if not model.learnt_on:
             return _("Nothing.")
         return " ".join(
-            str(PROOFS[name]) % {"day": date_format(date.fromisoformat(day))}
+            str(DEVIATION_TEXTS[name]) % {"day": date_format(date.fromisoformat(day))}
             for name, day in model.learnt_on.items()
-            if name in PROOFS
+            if name in DEVIATION_TEXTS
         )
 
-    @display(description="Counting of tokens")
-    def counting(self, model: Model) -> str:
+    @display(description="Token counts")
+    def token_counting(self, model: Model) -> str:
         if model.tokenizer:
             return str(Sentence("Exact, by the tokenizer {tokenizer}.", tokenizer=model.tokenizer))
         return str(
             Sentence(
-                "Estimated with {catch_all}. Near the window, the provider's own count is used if it offers one.",
+                "Estimated with {catch_all}. Near the window, the provider's own count is used if there is one.",
                 catch_all=CATCH_ALL,
             )
         )
 
-    @display(description="Tokens its provider read")
-    def was_read(self, model: Model) -> str:
+    @display(description="Tokens that its provider reports")
+    def read_shares(self, model: Model) -> str:
         counts = ReportedCounts.from_json(model.reported_counts)
         lines = []
         for script, label in SCRIPT_LABELS.items():
-            # `scripts` has the keys of `SCRIPTS`.
-            # Type: ignore[call-overload].
             shares = [read / counted for counted, read in counts.scripts.get(script, ()) if counted]
             if shares:
                 numbers = {"least": f"{min(shares):.2f}", "most": f"{max(shares):.2f}", "count": len(shares)}
                 lines.append(f"{label}: " + _("%(least)s to %(most)s, in %(count)s prompts") % numbers)
         if not lines:
-            return gettext("Nothing yet, since the model has not answered a prompt that has only text.")
-        return _("For each token of our count, by script. %(lines)s.") % {"lines": "; ".join(lines)}
+            return gettext("Nothing yet, since the model has not answered a prompt with only text.")
+        return _("Per token of our own count, by script. %(lines)s.") % {"lines": "; ".join(lines)}
 
     @display(description="Window in force")
     def window_in_force(self, model: Model) -> str:
         tokens = _("%(number)s tokens") % {"number": i18n.grouped(model.window)}
-        return f"{tokens}, {learning.window_words(model)}"
+        return f"{tokens}, {learning.describe_window_source(model)}"
 
-    @display(description="Most images in force")
+    @display(description="Image limit in force")
     def images_in_force(self, model: Model) -> str:
         if model.image_limit is None:
             return _("no limit is known")
         learnt = model.learnt_max_images == model.image_limit
-        why = learning.evidence_words(learning.Evidence.from_json(model.images_evidence)) if learnt else ""
-        return ", ".join(filter(None, [i18n.grouped(model.image_limit), why]))
+        evidence = learning.describe_evidence(learning.Evidence.from_json(model.images_evidence)) if learnt else ""
+        return ", ".join(filter(None, [i18n.grouped(model.image_limit), evidence]))
 
     @display(description="Retires", ordering="retires_on", label={"soon": "danger", "planned": "warning"})
     def retirement(self, model: Model) -> tuple[str, str] | None:
         if model.retires_on is None:
             return None
         words = _("retires on %(day)s") % {"day": date_format(model.retires_on)}
-        return "soon" if retires_soon(model) else "planned", words
+        return "soon" if is_retiring_soon(model) else "planned", words
 
     @display(description="Window", ordering="context_window")
     def window(self, model: Model) -> SafeString:
-        """Return the window in force with a word for its source. The tooltip has the full explanation."""
-        source = SOURCES.get(learning.window_source(model), _("learnt"))
-        explanation = learning.window_words(model)
+        """Return the window in force, with a label of its source. The tooltip explains the source."""
+        source = SOURCE_LABELS.get(learning.window_source(model), _("learnt"))
+        explanation = learning.describe_window_source(model)
         return format_html('<span title="{}">{} ({})</span>', explanation, i18n.grouped(model.window), source)
 
     @display(description="Token ratio")
@@ -460,8 +478,8 @@ class ModelRowAdmin(RowAdmin):
 
     @display(description="$ per million in / out")
     def prices(self, model: Model) -> str:
-        shown = ["–" if price is None else f"{price:.2f}" for price in (model.input_price, model.output_price)]
-        return " / ".join(shown)
+        texts = ["–" if price is None else f"{price:.2f}" for price in (model.input_price, model.output_price)]
+        return " / ".join(texts)
 
     @display(description="Default", ordering="default", label={"default": "success"})
     def is_default(self, model: Model) -> str | None:
@@ -471,7 +489,7 @@ class ModelRowAdmin(RowAdmin):
         "Make default",
         icon="check_circle",
         ask="Make this the workspace's default model?",
-        explain="It answers whenever neither the person nor the persona chooses another.",
+        explain="It answers if neither the person nor the persona chooses another model.",
     )
     def make_default(self, request: HttpRequest, form: Confirmation, object_id: str) -> HttpResponse:
         model = self.row(request, object_id)
@@ -479,22 +497,22 @@ class ModelRowAdmin(RowAdmin):
         return self.back(request, model, Sentence("{model} is now the default model.", model=model))
 
     @confirmation_button(
-        "Take what was found",
+        "Use reported values",
         icon="sync",
         ask="Use the values that the provider reported for this model?",
-        explain="They replace the values that were set by hand. Later reports of the provider replace them again.",
+        explain="They replace the values that an admin has set. Later reports of the provider replace them again.",
     )
     def take_found(self, request: HttpRequest, form: Confirmation, object_id: str) -> HttpResponse:
         model = self.row(request, object_id)
-        model_facts.take_found(user=acting_user(request), model=model)
-        return self.back(request, model, Sentence("{model} is now as its provider says.", model=model))
+        model_facts.use_reported_values(user=acting_user(request), model=model)
+        return self.back(request, model, Sentence("{model} now has the values that its provider reports.", model=model))
 
     @confirmation_button(
         "Test reading",
         icon="network_check",
         ask="Ask this model for a word from the beginning of a long prompt?",
-        explain="A prompt that nearly fills its window is sent, which may cost. A server that cuts prompts does not "
-        "know the word. Nothing is changed.",
+        explain="Glasshouse sends a prompt that nearly fills the window, which may cost money. A server that cuts "
+        "prompts cannot know the word. The test changes nothing.",
     )
     def test_reading(self, request: HttpRequest, form: Confirmation, object_id: str) -> HttpResponse:
         model = self.row(request, object_id)
@@ -502,15 +520,14 @@ class ModelRowAdmin(RowAdmin):
             result = model_facts.test_reading(model)
         except ProductError as error:
             return self.back(request, model, error.sentence.about(model), messages.ERROR)
-        return self.back(request, model, f"{model}: {result.words}", result.level)
+        return self.back(request, model, f"{model}: {result.sentence}", result.level)
 
     @confirmation_button(
-        "Forget",
+        "Reset learnt facts",
         icon="restart_alt",
         ask="Reset the learnt facts of this model?",
-        explain="Its window and its image limit are then those of this page. Glasshouse learns again whether "
-        "it streams, how its reasoning begins, and its effort for titles, when its server proves "
-        "them.",
+        explain="The window and the image limit of this page then apply. Glasshouse learns again from later answers: "
+        "whether the server streams, how the reasoning begins, and the effort for titles.",
     )
     def forget_learnt(self, request: HttpRequest, form: Confirmation, object_id: str) -> HttpResponse:
         model = self.row(request, object_id)
@@ -538,13 +555,13 @@ class WebSearchAdmin(OneActiveAdmin, KeyedAdmin):  # type: ignore[misc]  # Unfol
         return web_search.base_url or own.get(WebSearch.Kind(web_search.kind), "–")
 
     def store_active(self, user: AbstractUser, row: Any, *, active: bool) -> None:
-        tools.use_web_search(user=user, web_search=row, active=active)
+        tools.set_web_search_active(user=user, web_search=row, active=active)
 
     @confirmation_button(
         "Try a search",
         icon="network_check",
         ask="Search the web with this service now?",
-        explain="One query is sent, as an answer would send it. A paid service may count it.",
+        explain="Glasshouse sends one query, as for an answer. A paid service may charge for it.",
     )
     def try_it(self, request: HttpRequest, form: Confirmation, object_id: str) -> HttpResponse:
         web_search = self.row(request, object_id)
@@ -562,7 +579,7 @@ class WebSearchAdmin(OneActiveAdmin, KeyedAdmin):  # type: ignore[misc]  # Unfol
         "Search with this",
         icon="check_circle",
         ask="Search the web with this service?",
-        explain="It replaces the active one.",
+        explain="It replaces the active service.",
     )
     def use(self, request: HttpRequest, form: Confirmation, object_id: str) -> HttpResponse:
         return self.switch(
@@ -576,7 +593,7 @@ class WebSearchAdmin(OneActiveAdmin, KeyedAdmin):  # type: ignore[misc]  # Unfol
         "Stop searching",
         icon="block",
         ask="Stop searching the web with this service?",
-        explain="If it is the one in use, answers no longer search the web.",
+        explain="If it is the active service, answers no longer search the web.",
     )
     def stop_using(self, request: HttpRequest, form: Confirmation, object_id: str) -> HttpResponse:
         return self.switch(
@@ -589,7 +606,7 @@ class WebSearchAdmin(OneActiveAdmin, KeyedAdmin):  # type: ignore[misc]  # Unfol
 
 @admin.register(WebAccess)
 class WebAccessAdmin(RowAdmin):
-    """Page of the only row of web access. The list redirects to it."""
+    """Page of the only row. The list redirects to it."""
 
     kind = "web_access"
     list_display = ("__str__", "allowed_hosts", "denied_hosts")
@@ -603,17 +620,19 @@ class WebAccessAdmin(RowAdmin):
 
 
 def _sign_in_rows(discovery: StoredDiscovery) -> list[tuple[str, str]]:
-    """Return what a discovery has found, with its names."""
+    """Return the results of a discovery as (label, text) pairs."""
     registration = discovery["registration_endpoint"]
     if not registration:
-        registration = _("by the address of a document") if discovery["documents"] else _("by hand: enter a client ID")
+        registration = (
+            _("with the address of a document") if discovery["documents"] else _("by hand: enter a client ID")
+        )
     moment = parse_datetime(discovery["at"])
     return [
         (_("Issuer"), discovery["issuer"]),
         (_("People sign in at"), discovery["authorization_endpoint"]),
         (_("Tokens come from"), discovery["token_endpoint"]),
         (_("Clients register"), registration),
-        (_("Tokens are ended at"), discovery["revocation_endpoint"] or _("nowhere")),
+        (_("Tokens are revoked at"), discovery["revocation_endpoint"] or _("nowhere")),
         (_("Resource"), discovery["resource"] or "–"),
         (_("Permissions"), discovery["scope"] or "–"),
         (_("Read from"), ", ".join(discovery["sources"])),
@@ -625,31 +644,31 @@ def _sign_in_rows(discovery: StoredDiscovery) -> list[tuple[str, str]]:
 class ToolServerAdmin(KeyedAdmin):
     kind = "tool_server"
     form = ToolServerForm
-    list_display = ("name", "kind", "address", "access", "key_state", *MARKS, "enabled")
-    list_filter = ("kind", "access", *MARKS, "enabled")
+    list_display = ("name", "kind", "address", "access", "key_state", *FLAG_FIELDS, "enabled")
+    list_filter = ("kind", "access", *FLAG_FIELDS, "enabled")
     search_fields = ("name", "base_url", "command")
     actions_detail = ("list_tools", "find_sign_in")
     general = (
         *("name", "kind", "base_url", "command", "access", "secret_name", "client_id", "issuer", "scope"),
-        *(*MARKS, "own_network", "enabled"),
+        *(*FLAG_FIELDS, "own_network", "enabled"),
     )
-    readonly_fields = ("key_state", "document_of_it", "listed", "sign_in_found")
+    readonly_fields = ("key_state", "stored_document", "last_listing", "discovered_sign_in")
 
     def get_fieldsets(self, request: HttpRequest, obj: Any = None) -> Any:
-        """Return the fields, and what is known of the document, the tools and the sign-in of a stored server."""
+        """Return the fields. A stored server also has its document, its last listing and its discovered sign-in."""
         fieldsets = super().get_fieldsets(request, obj)
         document = OpenApiDocument.objects.filter(server=obj).exists() if obj else False
-        shown = ("document_of_it",) if document else ()
+        shown = ("stored_document",) if document else ()
         if self.has_change_permission(request, obj):
-            chosen = OPERATIONS if document else ()
+            chosen = OPERATION_FIELDS if document else ()
             fields = (*shown, "document_file", "document_address", *chosen)
             fieldsets = (*fieldsets, (_("OpenAPI document"), {"fields": fields}))
         elif document:
             fieldsets = (*fieldsets, (_("OpenAPI document"), {"fields": shown}))
         if obj:
-            fieldsets = (*fieldsets, (_("Tools"), {"fields": ("listed",)}))
+            fieldsets = (*fieldsets, (_("Tools"), {"fields": ("last_listing",)}))
         if obj and obj.access == ToolServer.Access.PERSON:
-            fieldsets = (*fieldsets, (_("Sign-in"), {"fields": ("sign_in_found",)}))
+            fieldsets = (*fieldsets, (_("Sign-in"), {"fields": ("discovered_sign_in",)}))
         return fieldsets
 
     def has_add_permission(self, request: HttpRequest) -> bool:
@@ -666,14 +685,12 @@ class ToolServerAdmin(KeyedAdmin):
     def response_add(self, request: HttpRequest, obj: Any, post_url_continue: Any = None) -> HttpResponse:
         if obj.kind != ToolServer.Kind.OPENAPI:
             return super().response_add(request, obj, post_url_continue)
-        sentence = Sentence(
-            "“{tool_server}” is saved. Choose the operations that are to be tools.", tool_server=str(obj)
-        )
+        sentence = Sentence("“{tool_server}” is saved. Choose the operations that become tools.", tool_server=str(obj))
         self.message_user(request, sentence, messages.WARNING)
         return HttpResponseRedirect(reverse("admin:llm_toolserver_change", args=[obj.pk]))
 
     @display(description="Stored")
-    def document_of_it(self, tool_server: ToolServer) -> str:
+    def stored_document(self, tool_server: ToolServer) -> str:
         row = OpenApiDocument.objects.filter(server=tool_server).defer("content").first()
         if row is None:
             return ""
@@ -684,14 +701,14 @@ class ToolServerAdmin(KeyedAdmin):
     def address(self, tool_server: ToolServer) -> str:
         return tool_server.command if tool_server.kind == ToolServer.Kind.STDIO else tool_server.base_url
 
-    @display(description="As listed last")
-    def listed(self, tool_server: ToolServer) -> str:
+    @display(description="Last listing")
+    def last_listing(self, tool_server: ToolServer) -> str:
         listing = tools.last_listing(tool_server, NO_GRANTS)
         return render_to_string("admin/llm/tool_server/listed.html", {"listing": listing, "row": tool_server})
 
-    @display(description="As found last")
-    def sign_in_found(self, tool_server: ToolServer) -> str:
-        """Return what the newest discovery has found, and where."""
+    @display(description="Last discovery")
+    def discovered_sign_in(self, tool_server: ToolServer) -> str:
+        """Return the results of the newest discovery, and the number of people who are signed in."""
         context = {
             "sign_in": tool_server.sign_in,
             "rows": _sign_in_rows(tool_server.sign_in) if tool_server.sign_in else (),
@@ -703,8 +720,8 @@ class ToolServerAdmin(KeyedAdmin):
         "Find its sign-in",
         icon="passkey",
         ask="Ask this server where people sign in?",
-        explain="Glasshouse reads what the server and its sign-in server publish. Nobody is signed in, and nothing is "
-        "registered.",
+        explain="Glasshouse reads the public documents of the server and of its sign-in server. It signs nobody in, "
+        "and registers nothing.",
     )
     def find_sign_in(self, request: HttpRequest, form: Confirmation, object_id: str) -> HttpResponse:
         tool_server = self.row(request, object_id)
@@ -713,8 +730,8 @@ class ToolServerAdmin(KeyedAdmin):
         except ProductError as error:
             return self.back(request, tool_server, error.sentence.about(tool_server), messages.ERROR)
         sentence = Sentence(
-            "People sign in to {tool_server} at {issuer}. For a client that you make there by hand, the redirect "
-            "address is {address}.",
+            "People sign in to {tool_server} at {issuer}. If you create a client there by hand, its redirect address "
+            "is {address}.",
             tool_server=tool_server,
             issuer=discovery.issuer,
             address=f"{site_origin(request)}{reverse('settings:tools-return')}",
@@ -725,7 +742,7 @@ class ToolServerAdmin(KeyedAdmin):
         "List its tools",
         icon="build",
         ask="Ask this server for its tools now?",
-        explain="Glasshouse connects to the server. A command is started for this and ended afterwards.",
+        explain="Glasshouse connects to the server. If it is a command, Glasshouse starts it and ends it afterwards.",
     )
     def list_tools(self, request: HttpRequest, form: Confirmation, object_id: str) -> HttpResponse:
         tool_server = self.row(request, object_id)
@@ -734,8 +751,8 @@ class ToolServerAdmin(KeyedAdmin):
         except ProductError as error:
             return self.back(request, tool_server, error.sentence.about(tool_server), messages.ERROR)
         names = [tool.definition.name for tool in listing.tools]
-        more = [f"… ({len(names):,})"] if len(names) > NAMES_SHOWN else []
-        offered = ", ".join(names[:NAMES_SHOWN] + more) or _("no tools")  # the page lists all of them further down
+        more = [f"… ({len(names):,})"] if len(names) > MAX_NAMES else []
+        offered = ", ".join(names[:MAX_NAMES] + more) or _("no tools")  # the page below lists all of them
         return self.back(
             request, tool_server, Sentence("{tool_server} offers: {offered}.", tool_server=tool_server, offered=offered)
         )

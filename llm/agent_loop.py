@@ -4,7 +4,7 @@
    step follows, without tool definitions. So a turn has at most `max_steps` + 1 steps.
 2. `_run_step` asks the caller to prepare the call, makes it, and passes its events on. If another request may avoid
    a refusal, it prepares the call again.
-3. `_run_calls` runs the step's tool calls concurrently. The caller settles each output, and may shorten a long one.
+3. `_run_calls` runs the step's tool calls concurrently. The caller processes each output, and may shorten a long one.
 4. The calls and their results are added to the turn, and the next step begins.
 
 Events come from nested async generators: the turn, its steps, and the model call of each step.
@@ -22,7 +22,7 @@ from typing import Any
 from core.errors import ModelError
 from core.net.outgoing import noting
 from core.sentences import Sentence
-from llm.step_filters.valid_calls import is_object, resolved_name
+from llm.step_filters.valid_calls import is_object, resolve_name
 from llm.types.model_call import (
     FinishReason,
     HandedOver,
@@ -51,11 +51,11 @@ TRUNCATED_CALL = (
     "Your answer reached the output limit inside this call, so the call is incomplete and was not run. Call again with "
     "shorter arguments, or split the work into several calls."
 )
-FORBIDDEN = "Tools are no longer allowed in this turn, so this call was not run. Answer now, with what you know."
-# Errors after which another request to the same model may succeed, and those for which it must be smaller.
+FORBIDDEN_CALL = "Tools are no longer allowed in this turn, so this call was not run. Answer now, with what you know."
+# Codes of errors after which another request to the same model may succeed, and of those for which it must be smaller.
 RETRYABLE_CODES = ("context_too_long", "too_many_images", "responses_only")
 SHRINKABLE_CODES = ("context_too_long", "too_many_images")
-MAX_SHRINK_RETRIES = 4  # retries of a prompt that is too long or has too many images, each smaller than the one before
+MAX_SHRINK_RETRIES = 4  # retries of a prompt that is too long or has too many images; each is smaller
 
 logger = logging.getLogger(__name__)
 
@@ -65,8 +65,8 @@ class StepPlan:
     """One step of a turn, for which the caller prepares a model call.
 
     `number` counts from 1. `last`: the step must not call tools. `without_tool_definitions`: the request must not even
-    define tools, since the model called one although it must not. `previous_error`: the provider's error, if the
-    request must be prepared again: the prompt was too long or had too many images, the model needs another protocol
+    define tools, since the model called one in a step that forbids calls. `previous_error`: the provider's error, if
+    the request must be prepared again: the prompt was too long or had too many images, the model needs another protocol
     (which the client has remembered), or the provider is not available.
     """
 
@@ -89,9 +89,9 @@ class PreparedCall:
     external: Collection[str] = ()
 
 
-# Returns the output to send to the model. The number is how many calls of this step still need an output, including
-# this one.
-Settle = Callable[[ToolCall, ToolOutput, int], Awaitable[ToolOutput]]
+# Returns the output to send to the model, such as a shortened one. The number counts the calls of this step that still
+# need an output, including this one.
+OutputProcessor = Callable[[ToolCall, ToolOutput, int], Awaitable[ToolOutput]]
 # Returns the next call, given the messages that the turn has added so far. If a provider is not available and no
 # fallback is left, it raises the provider's error.
 Prepare = Callable[[StepPlan, Sequence[ModelMessage]], Awaitable[PreparedCall]]
@@ -152,7 +152,7 @@ async def keep_output(_call: ToolCall, output: ToolOutput, _waiting: int) -> Too
 
 
 async def run(
-    prepare: Prepare, settle: Settle = keep_output, *, max_steps: int = MAX_STEPS
+    prepare: Prepare, process_output: OutputProcessor = keep_output, *, max_steps: int = MAX_STEPS
 ) -> AsyncGenerator[LoopEvent, None]:
     """Yield the events of a turn, in order. Step `max_steps` forbids tools.
 
@@ -162,12 +162,12 @@ async def run(
 
     Raises `core.errors.ModelError` and the errors of `prepare`. Closing the iterator stops the model and the tools.
     """
-    added: list[ModelMessage] = []
+    turn_messages: list[ModelMessage] = []
     for number in range(1, max_steps + 2):
         plan = StepPlan(number, last=number >= max_steps, without_tool_definitions=number > max_steps)
         yield StepStarted(number)
         step = _Step()
-        async with aclosing(_run_step(prepare, plan, added, step)) as events:
+        async with aclosing(_run_step(prepare, plan, turn_messages, step)) as events:
             async for event in events:
                 yield event
         calls = step.finished_calls()
@@ -175,87 +175,89 @@ async def run(
         for call in handed_over:
             yield ToolRunStarted(call, Sentence.verbatim(call.name))
         if handed_over and handed_over == calls:  # otherwise some calls would come back without a result
-            yield HandedOver((*added, step.message(calls)))
+            yield HandedOver((*turn_messages, step.message(calls)))
         if handed_over or not calls or plan.without_tool_definitions or (plan.last and step.has_text):
             return
-        finished: list[ToolRunFinished] = []
-        async with aclosing(_forbid(calls) if plan.last else _run_calls(calls, step, settle)) as tool_events:
+        results: list[ToolRunFinished] = []
+        async with aclosing(
+            _refuse_calls(calls) if plan.last else _run_calls(calls, step, process_output)
+        ) as tool_events:
             async for tool_event in tool_events:
                 if isinstance(tool_event, ToolRunFinished):
-                    finished.append(tool_event)
+                    results.append(tool_event)
                 yield tool_event
-        added.append(step.message(tuple(each.call for each in finished)))
-        added += [
+        turn_messages.append(step.message(tuple(each.call for each in results)))
+        turn_messages += [
             ModelMessage("tool", each.text, tool_call_id=each.call.id, result=each.result, files=each.files)
-            for each in finished
+            for each in results
         ]
 
 
 async def _run_calls(
-    calls: Sequence[ToolCall], step: _Step, settle: Settle
+    calls: Sequence[ToolCall], step: _Step, process_output: OutputProcessor
 ) -> AsyncGenerator[ToolRunStarted | ToolRunFinished, None]:
     """Run the calls concurrently. Yield their results in the order of the calls, as the model expects."""
     tools = step.call.tools
     for call in calls:
-        yield ToolRunStarted(call, _label(call, tools))
+        yield ToolRunStarted(call, _call_label(call, tools))
     running = [
         asyncio.create_task(_run_call(number, call, tools, truncated=number == step.truncated_call))
         for number, call in enumerate(calls)
     ]
     try:
         for number, (call, task) in enumerate(zip(calls, running, strict=True)):
-            output = await settle(call, await task, len(calls) - number)
-            used = call if output.arguments is None else replace(call, arguments=_json(output.arguments))
-            yield ToolRunFinished(used, output.text, output.error, output.data, output.result, output.files)
+            output = await process_output(call, await task, len(calls) - number)
+            used_call = call if output.arguments is None else replace(call, arguments=_to_json(output.arguments))
+            yield ToolRunFinished(used_call, output.text, output.error, output.data, output.result, output.files)
     finally:
         for task in running:
             task.cancel()
 
 
-async def _forbid(calls: Sequence[ToolCall]) -> AsyncGenerator[ToolRunStarted | ToolRunFinished, None]:
+async def _refuse_calls(calls: Sequence[ToolCall]) -> AsyncGenerator[ToolRunStarted | ToolRunFinished, None]:
     """Yield an error result for each call, since tools are no longer allowed."""
     for call in calls:
         yield ToolRunStarted(call, Sentence.verbatim(call.name[:100]))
     for call in calls:
-        yield ToolRunFinished(call, FORBIDDEN, error=True)
+        yield ToolRunFinished(call, FORBIDDEN_CALL, error=True)
 
 
-def _json(arguments: Mapping[str, Any]) -> str:
+def _to_json(arguments: Mapping[str, Any]) -> str:
     return json.dumps(arguments, ensure_ascii=False)
 
 
 async def _run_step(
-    prepare: Prepare, plan: StepPlan, added: Sequence[ModelMessage], step: _Step
+    prepare: Prepare, plan: StepPlan, turn_messages: Sequence[ModelMessage], step: _Step
 ) -> AsyncGenerator[StepEvent, None]:
     """Make one model call. Prepare it again if the provider refuses it for a known reason or is not available.
 
-    A model gets one retry for each reason, and `MAX_SHRINK_RETRIES` retries for a prompt that is too long or has too
-    many images. After the first event of the answer there is no retry, so that no text is repeated.
+    A model gets one retry for each error code, and `MAX_SHRINK_RETRIES` retries for a prompt that is too long or has
+    too many images. After the first event of the answer there is no retry, so that no text is repeated.
     """
-    tries: Counter[tuple[ProviderClient, str, str]] = Counter()
+    retries: Counter[tuple[ProviderClient, str, str]] = Counter()
     while True:
-        call = await prepare(plan, added)
+        call = await prepare(plan, turn_messages)
         step.call = call
         try:
-            names = {*call.tools, *call.external}
+            tool_names = {*call.tools, *call.external}
             async with aclosing(call.provider.stream(call.request)) as events:
                 async for event in events:
                     if isinstance(event, ToolCallStarted):
-                        event = replace(event, name=resolved_name(event.name, names))
+                        event = replace(event, name=resolve_name(event.name, tool_names))
                     step.add(event)
                     yield event
             return
         except ModelError as error:
             attempt = (call.provider, call.request.model, error.code)
             retryable = error.unavailable or error.code in RETRYABLE_CODES
-            max_tries = MAX_SHRINK_RETRIES if error.code in SHRINKABLE_CODES else 1
-            if step.started or tries[attempt] >= max_tries or not retryable:
+            max_retries = MAX_SHRINK_RETRIES if error.code in SHRINKABLE_CODES else 1
+            if step.started or retries[attempt] >= max_retries or not retryable:
                 raise
-            tries[attempt] += 1
+            retries[attempt] += 1
             plan = replace(plan, previous_error=error)
 
 
-def _label(call: ToolCall, tools: Mapping[str, Tool]) -> Sentence:
+def _call_label(call: ToolCall, tools: Mapping[str, Tool]) -> Sentence:
     try:
         return tools[call.name].label(parse_arguments(call))
     except (KeyError, BadArguments):
@@ -269,9 +271,9 @@ async def _run_call(number: int, call: ToolCall, tools: Mapping[str, Tool], *, t
     """
     if truncated:
         return ToolOutput(TRUNCATED_CALL, error=True)
-    with noting() as sent:
+    with noting() as requests:
         output = await _run_tool_call(number, call, tools)
-    return replace(output, data={**output.data, "outgoing": sent}) if sent else output
+    return replace(output, data={**output.data, "outgoing": requests}) if requests else output
 
 
 async def _run_tool_call(number: int, call: ToolCall, tools: Mapping[str, Tool]) -> ToolOutput:
@@ -286,8 +288,8 @@ async def _run_tool_call(number: int, call: ToolCall, tools: Mapping[str, Tool])
         return await run_tool(tool, parse_arguments(call))
     except BadArguments as error:
         # The next prompt must not repeat arguments that are too long.
-        replaced = {"left_out": len(call.arguments)} if len(call.arguments) > MAX_ARGUMENTS else None
-        return ToolOutput(str(error), error=True, arguments=replaced)
+        replacement = {"left_out": len(call.arguments)} if len(call.arguments) > MAX_ARGUMENTS else None
+        return ToolOutput(str(error), error=True, arguments=replacement)
     except Exception:
         logger.exception("tool %s failed", tool.definition.name)
         return ToolOutput("The tool failed with an internal error. Continue without it.", error=True)

@@ -1,4 +1,4 @@
-"""Ask a provider how many tokens a prompt has, before it is sent. Counts are cached by the content of the prompt."""
+"""Ask a provider for the number of tokens in a prompt, before it is sent. Counts are cached by the prompt."""
 
 import hashlib
 from contextlib import suppress
@@ -15,9 +15,9 @@ CACHE_SECONDS = 3_600
 
 
 async def exact_count(model: Model, request: ModelRequest, *, ask: bool = True) -> int | None:
-    """Return the provider's count of messages and tools together; None if it cannot count or does not answer in time.
+    """Return the provider's count of messages and tools together. None if it cannot count, or not in time.
 
-    Without `ask` only a cached count is returned.
+    `ask`: False returns only a cached count.
     """
     key = _key(model, request)
     count = None

@@ -20,19 +20,19 @@ from core.net.url_safety import is_http, origin
 from llm.models import Effort, Model, OpenApiDocument, Provider, ToolServer, WebSearch
 from llm.providers import DEFAULT_BASE_URLS
 from llm.services import UNKNOWN_MODEL_VALUES
-from llm.tools.openapi import MAX_DOCUMENT, OperationLine, ReadDocument, read_whole
-from llm.tools.openapi_calls import fetched_document
+from llm.tools.openapi import MAX_DOCUMENT, OperationLine, ReadDocument, read_with_operations
+from llm.tools.openapi_calls import fetch_document_blocking
 
-KEY_HELP = {
-    "stored": gettext_noop("A key is stored and never shown. Leave empty to keep it."),
+KEY_HELP_TEXTS = {
+    "stored": gettext_noop("A key is stored and never shown. Leave the field empty to keep the key."),
     "lost": KEY_LOST,
     "none": gettext_noop("No key is stored. It is encrypted and never shown again."),
 }
-PRICES = ("input_price", "output_price", "cached_input_price", "cache_write_price")
+PRICE_FIELDS = ("input_price", "output_price", "cached_input_price", "cache_write_price")
 
 
 class ProviderForm(forms.ModelForm[Provider]):
-    """Form of a provider. It never shows the stored key: an empty field keeps it, a switch removes it."""
+    """Form of a provider. The stored key is never shown. An empty field keeps it, a switch removes it."""
 
     new_api_key = forms.CharField(
         label="API key",
@@ -51,9 +51,9 @@ class ProviderForm(forms.ModelForm[Provider]):
         super().__init__(*args, **kwargs)
         state = secret_state(self.instance.api_key)
         self._had_key = state != "none"
-        self._before = _origin(self.instance.kind, self.instance.base_url)
+        self._origin_before = _origin_of_key(self.instance.kind, self.instance.base_url)
         if "new_api_key" in self.fields:  # missing for users who may only view
-            self.fields["new_api_key"].help_text = gettext(KEY_HELP[state])
+            self.fields["new_api_key"].help_text = gettext(KEY_HELP_TEXTS[state])
         if not self._had_key:
             self.fields.pop("clear_api_key", None)
 
@@ -75,7 +75,7 @@ class ProviderForm(forms.ModelForm[Provider]):
         if cleaned.get("clear_api_key") and cleaned.get("new_api_key"):
             self.add_error("clear_api_key", gettext("Enter a new key or remove the stored one, not both."))
         # Otherwise a user who may edit a provider could read its key by sending it to a server of their own.
-        moved = _origin(cleaned.get("kind", ""), cleaned.get("base_url", "")) != self._before
+        moved = _origin_of_key(cleaned.get("kind", ""), cleaned.get("base_url", "")) != self._origin_before
         if self._had_key and self.api_key is None and not self.errors and moved:
             sentence = gettext(
                 "The stored key belongs to the previous address. Enter the key for this one, or remove the stored key."
@@ -84,7 +84,7 @@ class ProviderForm(forms.ModelForm[Provider]):
         return cleaned
 
 
-def _origin(kind: str, base_url: str) -> tuple[str, str | None, int | None] | None:
+def _origin_of_key(kind: str, base_url: str) -> tuple[str, str | None, int | None] | None:
     url = base_url.strip() or DEFAULT_BASE_URLS.get(kind, "")
     return origin(url) if is_http(url) else None
 
@@ -104,15 +104,15 @@ class WebSearchForm(ProviderForm):
         return cleaned
 
 
-MARKS = ("approval_required", "reaches_out")
-_SIGN_IN = ("access", "client_id", "issuer")  # to whom and as whom the secret is sent
+FLAG_FIELDS = ("approval_required", "reaches_out")
+_SIGN_IN_FIELDS = ("access", "client_id", "issuer")  # fields that decide where and as which client the secret is sent
 
 
-OPERATIONS = ("operations", "unasked")
+OPERATION_FIELDS = ("operations", "unasked")
 
 
 class ToolServerForm(ProviderForm):
-    """Form of a tool server. `document`: the OpenAPI document that came with it, if one did."""
+    """Form of a tool server. `document`: the new OpenAPI document, or None."""
 
     document: ReadDocument | None = None
 
@@ -120,36 +120,36 @@ class ToolServerForm(ProviderForm):
         label="OpenAPI document",
         required=False,
         widget=UnfoldAdminFileFieldWidget(),
-        help_text="JSON or YAML, version 3. It replaces the one before.",
+        help_text="JSON or YAML, version 3. It replaces the stored document.",
     )
     document_address = forms.CharField(
         label="or its address",
         required=False,
         max_length=2_000,
         widget=UnfoldAdminTextInputWidget(),
-        help_text="A public address of the JSON or YAML. It is fetched once, when you save.",
+        help_text="A public address of the JSON or YAML. Glasshouse fetches it once, when you save.",
     )
 
     class Meta:
         model = ToolServer
         fields: ClassVar = [
             *("name", "kind", "base_url", "command", "access", "secret_name", "client_id", "issuer", "scope"),
-            *(*MARKS, "own_network", "enabled"),
-            *OPERATIONS,
+            *(*FLAG_FIELDS, "own_network", "enabled"),
+            *OPERATION_FIELDS,
         ]
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self._sign_in_before = [getattr(self.instance, name) for name in _SIGN_IN]
+        self._sign_in_before = [getattr(self.instance, name) for name in _SIGN_IN_FIELDS]
         for name, label in (("new_api_key", _("Secret")), ("clear_api_key", _("Remove the stored secret"))):
             if name in self.fields:
                 self.fields[name].label = label
-        for name in OPERATIONS:
+        for name in OPERATION_FIELDS:
             if name in self.fields:
                 self._offer_operations(name)
 
     def _offer_operations(self, name: str) -> None:
-        """Make a field of checkboxes for the operations of the stored document; none without a document."""
+        """Replace the field by checkboxes for the operations of the stored document. Without a document, remove it."""
         field = self.fields.pop(name)
         row = OpenApiDocument.objects.filter(server_id=self.instance.pk).defer("content").first()
         if row is None:
@@ -179,13 +179,13 @@ class ToolServerForm(ProviderForm):
         return cleaned
 
     def _read_document(self, cleaned: dict[str, Any]) -> None:
-        """Read the new document, if there is one. Raises `ProductError`."""
+        """Read the new document, if there is one. Raises `openapi_document_missing` and `openapi_document_refused`."""
         upload = cleaned.get("document_file")
         address = (cleaned.get("document_address") or "").strip()
         if upload:
-            self.document = read_whole(upload.read(MAX_DOCUMENT + 1))
+            self.document = read_with_operations(upload.read(MAX_DOCUMENT + 1))
         elif address:
-            self.document = read_whole(fetched_document(address), address)
+            self.document = read_with_operations(fetch_document_blocking(address), address)
         elif not OpenApiDocument.objects.filter(server_id=self.instance.pk).exists():
             raise ProductError(
                 "openapi_document_missing", "Upload the OpenAPI document of this API, or enter its address."
@@ -194,9 +194,9 @@ class ToolServerForm(ProviderForm):
             return
         if not cleaned.get("base_url"):
             cleaned["base_url"] = self.document.server
-        # Operations that the new document lacks were offered on the page, but cannot be chosen any more.
+        # The page offered the operations of the old document. Those that the new one lacks cannot be chosen any more.
         keys = {each.key for each in self.document.operations if each.problem is None}
-        for name in OPERATIONS:
+        for name in OPERATION_FIELDS:
             if name in cleaned:
                 cleaned[name] = [key for key in cleaned[name] if key in keys]
 
@@ -208,23 +208,22 @@ class ToolServerForm(ProviderForm):
                 self.add_error("access", sentence)
             has_secret = self.api_key or (self.api_key is None and self._had_key)
             if cleaned.get("client_id") and not cleaned.get("issuer"):
-                # The secret of the client must reach nobody but the server that the administrator means.
+                # The secret of the client must reach only the server that the administrator named.
                 self.add_error("issuer", gettext("Enter the issuer to which the client ID belongs."))
             if has_secret and not cleaned.get("client_id"):
-                sentence = gettext(
-                    "With a sign-in of each person, a secret belongs to a client ID. Enter both or none."
-                )
+                sentence = gettext("If each person signs in, a secret belongs to a client ID. Enter both or none.")
                 self.add_error("client_id", sentence)
-        changed = [cleaned.get(name) for name in _SIGN_IN] != self._sign_in_before
+        changed = [cleaned.get(name) for name in _SIGN_IN_FIELDS] != self._sign_in_before
         if self._had_key and self.api_key is None and changed and not self.errors:
             sentence = gettext(
-                "The stored secret is for the sign-in before. Enter the secret for this one, or remove the stored one."
+                "The stored secret belongs to the previous sign-in. Enter the secret for this one, or remove the "
+                "stored secret."
             )
             self.add_error("new_api_key", sentence)
 
 
 class ModelForm(forms.ModelForm[Model]):
-    """Form of a model. Empty fields of a new model get its known values. Later the row's own values apply."""
+    """Form of a model. Empty fields of a new model get its known values. A stored model has its own values."""
 
     class Meta:
         model = Model
@@ -233,7 +232,7 @@ class ModelForm(forms.ModelForm[Model]):
             *("context_window", "max_output", "max_images", "tokenizer"),
             *("vision", "tools", "reasoning", "several_system_messages", "efforts", "effort"),
             *("written_calls", "whole_answers", "untagged_reasoning", "own_effort"),
-            *("enabled", "fallback", *PRICES),
+            *("enabled", "fallback", *PRICE_FIELDS),
         ]
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
@@ -242,27 +241,27 @@ class ModelForm(forms.ModelForm[Model]):
         if window is not None:
             window.required = False
             window.help_text = _(
-                "Tokens. Empty: the value that the provider reports or that is known for the model, else 4,096."
+                "Tokens. Empty: the value that the provider reports, else the known value, else 4,096."
             )
         if "efforts" in self.fields:
-            old = self.fields["efforts"]
+            field = self.fields["efforts"]
             self.fields["efforts"] = forms.MultipleChoiceField(
-                choices=Effort.choices, label=old.label, help_text=old.help_text, required=False,
+                choices=Effort.choices, label=field.label, help_text=field.help_text, required=False,
                 widget=CheckboxColumns(),
             )  # fmt: skip
         if self.instance._state.adding and window is not None:
-            self._ask_for_new()
+            self._mark_as_optional()
 
-    def _ask_for_new(self) -> None:
+    def _mark_as_optional(self) -> None:
         self.initial["context_window"] = None
-        for name in ("context_window", "max_images", *PRICES):
+        for name in ("context_window", "max_images", *PRICE_FIELDS):
             self.fields[name].widget.attrs["placeholder"] = _("as known")
         for name in ("vision", "tools", "reasoning", "written_calls"):
-            old = self.fields[name]
+            field = self.fields[name]
             widget = UnfoldAdminNullBooleanSelectWidget()
             widget.choices = [("unknown", _("As known")), ("true", _("Yes")), ("false", _("No"))]
             self.fields[name] = forms.NullBooleanField(
-                label=old.label, help_text=old.help_text, widget=widget, required=False
+                label=field.label, help_text=field.help_text, widget=widget, required=False
             )
 
     def clean_efforts(self) -> list[str] | None:
@@ -271,7 +270,7 @@ class ModelForm(forms.ModelForm[Model]):
 
     @property
     def left_empty(self) -> list[str]:
-        """Return the fields to fill with known values.
+        """Return the empty fields that get known values.
 
         A stored model keeps empty prices, since an empty price is a valid value.
         """

@@ -1,7 +1,7 @@
-"""Learn the limits of a model with their evidence: its window, its limit on images, how its server counts.
+"""Learn limits of a model from evidence: its window, its limit on images, and how its server counts.
 
 A limit is learnt only from a proof: a refusal that names the limit, a window that the server reports, or three calls of
-growing length with the same count. An admin sees the evidence and can delete what was learnt.
+growing length with the same count. An admin sees the evidence, and can delete the limits.
 """
 
 from dataclasses import dataclass
@@ -31,8 +31,8 @@ from llm.services import (
     shared_client,
 )
 from llm.truncation import (
-    GREATEST_RATIO,
-    LEAST_WINDOW,
+    MAX_RATIO,
+    MIN_SERVER_WINDOW,
     CallReported,
     ReportedCounts,
     SentTokens,
@@ -41,9 +41,9 @@ from llm.truncation import (
     detect_truncation,
     is_low,
 )
-from llm.types.model_call import Allocated, Usage
+from llm.types.model_call import AllocatedWindow, Usage
 
-SMALLEST_WINDOW = 256  # tokens; the least that a row accepts
+MIN_STORED_WINDOW = 256  # tokens; a row accepts no smaller window
 
 EvidenceKind = Literal["refused", "served", "counted"]
 WindowSource = Literal["typed", "server", "refused", "served", "counted", "learnt", "known", "default"]
@@ -64,9 +64,9 @@ class EvidenceJson(TypedDict, total=False):
 class Evidence:
     """Evidence of a learnt limit. Stored as JSON.
 
-    `limit`: the number in the refusal or report. `sent`: our counts of the prompts that led to it, in tokens or, for a
-    limit on images, in images. `requested`: the prompt's size according to the refusal. `server`: the software that
-    reported the limit. `on`: the time, as ISO 8601.
+    `limit`: the number in the refusal or report. `sent`: our counts of the prompts that led to it, in tokens or for a
+    limit on images in images. `requested`: the prompt's tokens by the refusal. `server`: the software that reported the
+    limit. `on`: the time in ISO 8601.
     """
 
     kind: EvidenceKind
@@ -111,8 +111,8 @@ def _now() -> str:
 
 
 def _store_window(model: Model, window: int, evidence: Evidence) -> bool:
-    """Store the window, in the row and in memory, if it is smaller than the current one. Return whether it is."""
-    window = max(SMALLEST_WINDOW, window)
+    """Store the window in the row and in memory, if it is smaller than the window in force. Return whether it is."""
+    window = max(MIN_STORED_WINDOW, window)
     with transaction.atomic():
         row = Model.objects.select_for_update(of=("self",)).filter(pk=model.pk).first()
         if row is None or window >= row.window:
@@ -125,22 +125,22 @@ def _store_window(model: Model, window: int, evidence: Evidence) -> bool:
     return True
 
 
-def names_the_window(refusal: ModelError, counted: int, answer: int) -> bool:
+def names_window(refusal: ModelError, counted: int, answer: int) -> bool:
     """Return whether a refusal names a limit that proves the model's window.
 
     The limit must be large enough for a window, and not larger than the request. `counted`: tokens of the prompt by our
     count. `answer`: tokens of the longest answer that the request allowed.
     """
-    if refusal.limit is None or refusal.limit < SMALLEST_WINDOW or refusal.of_account or not refusal.proven:
+    if refusal.limit is None or refusal.limit < MIN_STORED_WINDOW or refusal.is_account_limit or not refusal.proven:
         return False
-    most = max(refusal.requested or 0, round(GREATEST_RATIO * counted), counted + answer)
-    return refusal.limit <= most
+    max_limit = max(refusal.requested or 0, round(MAX_RATIO * counted), counted + answer)
+    return refusal.limit <= max_limit
 
 
 def learn_refused_window(model: Model, refusal: ModelError, counted: int) -> bool:
-    """Learn the window that a refusal names. Return whether it is smaller than the current one.
+    """Learn the window that a refusal names. Return whether it is smaller than the window in force.
 
-    Call this only if `names_the_window` is true.
+    The caller must check `names_window` first.
     """
     limit = refusal.limit
     if limit is None:
@@ -148,16 +148,19 @@ def learn_refused_window(model: Model, refusal: ModelError, counted: int) -> boo
     return _store_window(model, limit, Evidence("refused", limit, (counted,), _now(), requested=refusal.requested))
 
 
-def learn_served_window(model: Model, allocated: Allocated, counted: int) -> bool:
-    """Learn the window that a server reports for the model. Return whether it is smaller than before."""
-    if allocated.window is None:
+def learn_served_window(model: Model, allocated_window: AllocatedWindow, counted: int) -> bool:
+    """Learn the window that a server has allocated for the model.
+
+    Return whether it is smaller than the one in force.
+    """
+    if allocated_window.window is None:
         return False
-    evidence = Evidence("served", allocated.window, (counted,), _now(), server=allocated.server)
-    return _store_window(model, max(LEAST_WINDOW, allocated.window), evidence)
+    evidence = Evidence("served", allocated_window.window, (counted,), _now(), server=allocated_window.server)
+    return _store_window(model, max(MIN_SERVER_WINDOW, allocated_window.window), evidence)
 
 
 def learn_image_limit(model: Model, limit: int, sent: int) -> bool:
-    """Learn the limit on images from the refusal of a prompt with `sent` images. Return whether it is a lower one."""
+    """Learn the limit on images from the refusal of a prompt with `sent` images. Return whether it is new or lower."""
     if not 0 < limit < sent:
         return False
     evidence = Evidence("refused", limit, (sent,), _now()).as_json()
@@ -175,9 +178,9 @@ def learn_image_limit(model: Model, limit: int, sent: int) -> bool:
 
 @transaction.atomic
 def record_calls(model: Model, calls: list[CallReported]) -> None:
-    """Store the provider's counts of these calls, oldest first. Learn the window if three calls prove it.
+    """Store the provider's counts of these calls, oldest first. Learn the window if the calls prove it.
 
-    Locks the row, so that parallel answers do not overwrite each other's counts.
+    The row is locked, so that concurrent answers do not overwrite each other's counts.
     """
     row = Model.objects.select_for_update(of=("self",)).filter(pk=model.pk).first()
     if row is None or not calls:
@@ -194,17 +197,19 @@ def record_calls(model: Model, calls: list[CallReported]) -> None:
 
 async def check_truncation(
     model: Model, sent: SentTokens, usage: Usage
-) -> tuple[Truncation | TruncationSuspicion | None, Allocated | None]:
-    """Return the truncation that the reported tokens show, if any, and the server's window, if it was queried.
+) -> tuple[Truncation | TruncationSuspicion | None, AllocatedWindow | None]:
+    """Return the truncation that the reported tokens show, and the server's allocated window; each may be None.
 
-    The server is queried only if it reports fewer tokens than were sent.
+    The server is asked only if it reports fewer tokens than were sent.
     """
     counts = ReportedCounts.from_json(model.reported_counts)
     if not is_low(counts, sent, usage):
         return None, None
-    allocated = await shared_client(model.provider).allocated(model.name)
-    truncation = detect_truncation(counts, sent, usage, tokenizer_known=bool(model.tokenizer), allocated=allocated)
-    return truncation, allocated
+    allocated_window = await shared_client(model.provider).allocated_window(model.name)
+    truncation = detect_truncation(
+        counts, sent, usage, tokenizer_known=bool(model.tokenizer), allocated=allocated_window
+    )
+    return truncation, allocated_window
 
 
 @transaction.atomic
@@ -225,7 +230,7 @@ def forget_learnt(*, user: AbstractUser | None, model: Model) -> None:
 
 
 def window_source(model: Model) -> WindowSource:
-    """Return the source of the current window."""
+    """Return the source of the window in force."""
     if model.window < model.context_window:
         evidence = Evidence.from_json(model.window_evidence)
         return evidence.kind if evidence is not None else "learnt"
@@ -238,12 +243,12 @@ def window_source(model: Model) -> WindowSource:
     return "known"
 
 
-def window_words(model: Model) -> str:
-    """Return the source of the current window as text for people."""
-    return source_words(window_source(model), Evidence.from_json(model.window_evidence))
+def describe_window_source(model: Model) -> str:
+    """Return the source of the window in force as text for people."""
+    return describe_source(window_source(model), Evidence.from_json(model.window_evidence))
 
 
-def source_words(source: str, evidence: Evidence | None = None) -> str:
+def describe_source(source: str, evidence: Evidence | None = None) -> str:
     """Return a source of a window as text. `evidence`: the evidence of a learnt window."""
     match source:
         case "":
@@ -251,31 +256,34 @@ def source_words(source: str, evidence: Evidence | None = None) -> str:
         case "profile":
             return _("as the budget profile allows")
         case "conversation":
-            return _("for this conversation alone, as its provider refused a longer prompt")
+            return _("for this conversation only, since its provider refused a longer prompt")
         case "typed":
             return _("typed by an admin")
         case "server":
             return _("as its server says")
         case "known":
-            return _("known of this model")
+            return _("known for this model")
         case "default":
-            return _("assumed, because nothing is known")
+            return _("assumed, since nothing is known")
         case _:
-            return evidence_words(evidence)
+            return describe_evidence(evidence)
 
 
-def evidence_words(evidence: Evidence | None) -> str:
+def describe_evidence(evidence: Evidence | None) -> str:
     """Return the evidence of a learnt limit as a part of a sentence."""
     if evidence is None:
         return _("learnt by an earlier version")
     limit = grouped(evidence.limit)
     match evidence.kind:
         case "refused":
-            return _("learnt: refused on %(day)s, naming %(limit)s") % {"day": evidence.day, "limit": limit}
+            return _("learnt: a refusal on %(day)s named %(limit)s") % {"day": evidence.day, "limit": limit}
         case "served":
-            return _("learnt: its server said on %(day)s that it has %(limit)s") % {"day": evidence.day, "limit": limit}
+            return _("learnt: on %(day)s its server reported a window of %(limit)s") % {
+                "day": evidence.day,
+                "limit": limit,
+            }
     prompts = ", ".join(map(grouped, evidence.sent))
-    return _("learnt: on %(day)s it reported %(limit)s tokens of prompts of %(prompts)s") % {
+    return _("learnt: on %(day)s it reported %(limit)s tokens for prompts of %(prompts)s") % {
         "day": evidence.day,
         "limit": limit,
         "prompts": prompts,

@@ -1,8 +1,8 @@
 """Read the facts that providers report about their models, store them, and test models by small calls.
 
-1. `ask` discovers the facts that a provider reports (`llm.discovery`).
-2. `read` stores them in `Model.found`. The row's fields follow them, except fields that an admin has set.
-3. `try_out` makes one small call if no source reports whether a model calls tools.
+1. `ask_provider` discovers the facts that a provider reports (`llm.discovery`).
+2. `update_models` stores them in `Model.found`. The row's fields follow them, except those that an admin has set.
+3. `try_model` makes one small call if it is unknown whether a model calls tools.
 """
 
 import asyncio
@@ -64,47 +64,47 @@ from llm.types.model_call import (
 )
 
 RETIRES_SOON = timedelta(days=30)
-TRY_SECONDS = 60.0  # a model may have to be loaded first
-TRY_TOKENS = 1_024  # room for reasoning before the call
-MAX_TEST = 30_000  # tokens of the prompt of a reading test
-TEST_SECONDS = 120.0  # a small machine needs a while for a long prompt
+TRIAL_TIMEOUT = 60.0  # seconds; the model may have to be loaded first
+TRIAL_TOKENS = 1_024  # for the answer, with reasoning before the call
+MAX_TEST_TOKENS = 30_000  # tokens of the prompt of a reading test
+TEST_TIMEOUT = 120.0  # seconds; a small machine is slow with a long prompt
 TRIED_ON = "tools_tried_on"
 TRIAL_TOOL = ToolDefinition("ready", "Says that you are ready.", {"type": "object", "properties": {}})
 logger = logging.getLogger(__name__)
 
 
-def ask(provider: Provider, names: Sequence[str] = ()) -> Discovery:
-    """Return the provider's facts about its models and these names. Stores nothing, and logs impossible values."""
+def ask_provider(provider: Provider, names: Sequence[str] = ()) -> Discovery:
+    """Return the provider's facts about its models and these names. Store nothing, and log impossible values."""
     if is_lost(provider.api_key):
-        logger.warning("provider %s is not asked about its models: its stored API key cannot be read", provider)
+        logger.warning("provider %s gets no request about its models: its stored API key cannot be read", provider)
         return Discovery()
     url = provider.base_url.strip() or DEFAULT_BASE_URLS[provider.kind]
     with wait_outside():
         discovery = asyncio.run(discover(provider.kind, url, provider.api_key, names))
-    for problem in discovery.strange:
-        _log_strange(provider.name, problem)
+    for problem in discovery.impossible_values:
+        _log_impossible_value(provider.name, problem)
     return discovery
 
 
 @lru_cache(maxsize=1_000)
-def _log_strange(provider: str, strange: str) -> None:
-    logger.warning("provider %s: %s, which cannot be and is not taken", provider, strange)
+def _log_impossible_value(provider: str, problem: str) -> None:
+    logger.warning("provider %s: %s, which is impossible and ignored", provider, problem)
 
 
-def read(provider: Provider, *, names: Collection[str] | None = None, trying: bool = False) -> list[Model]:
-    """Ask the provider about all its rows, or the named ones, and update them. Return the updated rows.
+def update_models(provider: Provider, *, names: Collection[str] | None = None, try_tools: bool = False) -> list[Model]:
+    """Ask the provider about its models, or those with these names, and update their rows. Return the updated rows.
 
-    `trying`: if it is unknown whether a model calls tools, it gets one tiny call, which may cost money.
+    `try_tools`: if it is unknown whether a model calls tools, it gets one tiny call, which may cost money.
     """
     models = list(provider.models.all() if names is None else provider.models.filter(name__in=names))
-    discovery = ask(provider, [model.name for model in models]) if models else Discovery()
+    discovery = ask_provider(provider, [model.name for model in models]) if models else Discovery()
     updated = []
     for model in models:
         facts = discovery.facts.get(model.name, ModelFacts()).copy()
-        if trying and discovery.answered and _needs_trial(model, facts) and (tried := try_out(model)) is not None:
-            facts |= tried.facts
+        if try_tools and discovery.answered and _needs_trial(model, facts) and (trial := try_model(model)) is not None:
+            facts |= trial.facts
             facts["tools_tried_on"] = timezone.localdate().isoformat()
-            for fact in tried.proven:
+            for fact in trial.proven:
                 learn_fact(model, fact, value=True)
         if facts:
             updated.append(_store_facts(model, facts, discovery.source or "one call of a tool"))
@@ -129,11 +129,11 @@ def _store_facts(model: Model, facts: ModelFacts, source: str) -> Model:
         clear_learnt_window(row)  # it was learnt from the server's earlier configuration
     if row.found.get("retires_on") not in (None, before.get("retires_on")):
         logger.warning("model %s of %s retires on %s", row, row.provider, row.found["retires_on"])
-    _use_known(row, [name for name in REPORTABLE_FIELDS if name not in row.set_by_hand])
+    _apply_known(row, [name for name in REPORTABLE_FIELDS if name not in row.set_by_hand])
     return row
 
 
-def _use_known(row: Model, names: Collection[str]) -> None:
+def _apply_known(row: Model, names: Collection[str]) -> None:
     """Set the named fields to their known values, and save the row."""
     assign_values(row, select_values(known_values(row) | reported_values(row), names))
     changed = [*REPORTABLE_FIELDS, "found", "found_at", *LEARNT_WINDOW, *LEARNT_IMAGES, "set_by_hand"]
@@ -141,38 +141,41 @@ def _use_known(row: Model, names: Collection[str]) -> None:
 
 
 @transaction.atomic
-def take_found(*, user: AbstractUser, model: Model) -> None:
-    """Replace values that an admin set or answers taught by the provider's values, and follow these from now on."""
+def use_reported_values(*, user: AbstractUser, model: Model) -> None:
+    """Replace the values that an admin set, and learnt limits, by the reported ones.
+
+    Later reports update them again.
+    """
     require_right(user, "change", model)
     row = Model.objects.select_for_update(of=("self",)).select_related("provider").get(pk=model.pk)
     values = reported_values(row)
     row.set_by_hand = [name for name in row.set_by_hand if name not in values]
     clear_learnt_window(row)
     clear_learnt_images(row)
-    _use_known(row, values)
+    _apply_known(row, values)
 
 
 @dataclass(frozen=True, slots=True)
 class ToolTrial:
-    """Outcome of one small call: `facts` about the model, and the `proven` deviations of its server."""
+    """Outcome of one small call. `facts`: about the model. `proven`: deviations of its server."""
 
     facts: ModelFacts
     proven: tuple[LearntFact, ...] = ()
 
 
-def try_out(model: Model) -> ToolTrial | None:
-    """Ask the model to call a tool.
+def try_model(model: Model) -> ToolTrial | None:
+    """Ask the model to call a tool. Return whether and in which form it does, and whether it reasons.
 
-    Returns whether it does, in which form, and whether it reasons. Returns None without an answer.
+    None if the model does not answer within `TRIAL_TIMEOUT`.
     """
-    words = ModelMessage("user", "Call the tool `ready` now, without any arguments. Write nothing else.")
+    message = ModelMessage("user", "Call the tool `ready` now, without any arguments. Write nothing else.")
     request = ModelRequest(
         model.name,
-        (words,),
-        TRY_TOKENS,
+        (message,),
+        TRIAL_TOKENS,
         tools=(TRIAL_TOOL,),
         window=model.window,
-        left=max(1, model.window - TRY_TOKENS),
+        remaining=max(1, model.window - TRIAL_TOKENS),
         streaming=not model.whole_answers,
         untagged_reasoning=model.untagged_reasoning,
     )
@@ -180,7 +183,7 @@ def try_out(model: Model) -> ToolTrial | None:
     async def call() -> list[StepEvent]:
         client = new_client(model.provider)
         try:
-            async with asyncio.timeout(TRY_SECONDS):
+            async with asyncio.timeout(TRIAL_TIMEOUT):
                 return [event async for event in client.stream(request)]
         finally:
             await client.close()
@@ -191,7 +194,7 @@ def try_out(model: Model) -> ToolTrial | None:
     except TimeoutError:
         return None
     except ModelError as error:
-        # The model refuses tools, or its server does not answer at all.
+        # Either the model refuses tools, or its server does not answer.
         return ToolTrial({"tools": False}) if error.code == "bad_model_request" else None
     return _evaluate(events)
 
@@ -218,9 +221,9 @@ def _evaluate(events: Sequence[StepEvent]) -> ToolTrial:
 
 @dataclass(frozen=True, slots=True)
 class ReadingTest:
-    """Outcome of a reading test, as a sentence. `passed` is None if the test was inconclusive."""
+    """Outcome of a reading test, with a sentence for people. `passed`: None if the test was inconclusive."""
 
-    words: str
+    sentence: str
     passed: bool | None
 
     @property
@@ -234,37 +237,37 @@ def test_reading(model: Model) -> ReadingTest:
     A short prompt with another word comes first. If the model cannot repeat that word, the test is inconclusive.
     """
     count = tokens.tokenizer(model.tokenizer or tokens.CATCH_ALL).count
-    room = min(MAX_TEST, model.window * 4 // 5 - TRY_TOKENS // 4)
-    repeated, _none = _repeats(model, ())
+    max_tokens = min(MAX_TEST_TOKENS, model.window * 4 // 5 - TRIAL_TOKENS // 4)
+    repeated, _none = _ask_for_word(model, ())
     if not repeated:
-        words = _("It did not repeat a word even from a short prompt, so the test says nothing about what it reads.")
-        return ReadingTest(words, None)
+        sentence = _("It did not repeat a word even from a short prompt, so the test shows nothing about long prompts.")
+        return ReadingTest(sentence, None)
     line = "Line {number}: nothing of importance happened on this day at the station, and nobody wrote a word of it."
     filler: list[str] = []
     for block in count_from(1):
         text = "\n".join(line.format(number=block * 40 + number) for number in range(40))
-        if sum(map(count, [*filler, text])) > room:
+        if sum(map(count, [*filler, text])) > max_tokens:
             break
         filler.append(text)
     sent = sum(map(count, filler))
-    repeated, reported = _repeats(model, filler)
+    repeated, reported = _ask_for_word(model, filler)
     numbers = {"sent": grouped(sent), "reported": grouped(reported)}
     if repeated:
-        words = _(
-            "It repeated a word from the beginning of a prompt of about %(sent)s tokens, so prompts up to that length "
-            "are not cut. It reported %(reported)s tokens."
+        sentence = _(
+            "It repeated a word from the beginning of a prompt of about %(sent)s tokens, so it reads whole prompts up "
+            "to that length. It reported %(reported)s tokens."
         )
-        return ReadingTest(words % numbers, True)
-    words = _(
-        "It did not repeat a word from the beginning of a prompt of about %(sent)s tokens, though it did from a short "
-        "one: its server probably cut the beginning. It reported %(reported)s tokens. Give the server a larger window, "
-        "or set this model's window to the server's."
+        return ReadingTest(sentence % numbers, True)
+    sentence = _(
+        "It did not repeat a word from the beginning of a prompt of about %(sent)s tokens, but it did from a short "
+        "prompt. Its server probably cut the beginning. It reported %(reported)s tokens. Give the server a larger "
+        "window, or set this model's window to the server's."
     )
-    return ReadingTest(words % numbers, False)
+    return ReadingTest(sentence % numbers, False)
 
 
-def _repeats(model: Model, filler: Sequence[str]) -> tuple[bool, int]:
-    """Return whether the model repeats a word from before the filler, and the tokens that it reports."""
+def _ask_for_word(model: Model, filler: Sequence[str]) -> tuple[bool, int]:
+    """Return whether the model repeats a word that stands before the filler, and the tokens that it reports."""
     word = "".join(secrets.choice("BCDFGHJKLMNPQRSTVWXZ") for _ in range(8))
     history = [
         ModelMessage("user", f"The word to remember is {word}. Keep it in mind."),
@@ -276,9 +279,9 @@ def _repeats(model: Model, filler: Sequence[str]) -> tuple[bool, int]:
     request = ModelRequest(
         model.name,
         (*history, ModelMessage("user", question)),
-        min(TRY_TOKENS, model.max_output or TRY_TOKENS),
+        min(TRIAL_TOKENS, model.max_output or TRIAL_TOKENS),
         window=model.window,
-        left=TRY_TOKENS,
+        remaining=TRIAL_TOKENS,
     )
 
     provider = model.provider
@@ -288,7 +291,7 @@ def _repeats(model: Model, filler: Sequence[str]) -> tuple[bool, int]:
         text = ""
         reported = 0
         try:
-            async with asyncio.timeout(TEST_SECONDS), aclosing(client.stream(request)) as events:
+            async with asyncio.timeout(TEST_TIMEOUT), aclosing(client.stream(request)) as events:
                 async for event in events:
                     if isinstance(event, TextDelta):
                         text += event.text
@@ -303,45 +306,45 @@ def _repeats(model: Model, filler: Sequence[str]) -> tuple[bool, int]:
             text, reported = asyncio.run(call())
     except TimeoutError as error:
         sentence = Sentence(
-            "The model did not answer within {test_seconds} seconds.", test_seconds=f"{TEST_SECONDS:.0f}"
+            "The model did not answer within {test_seconds} seconds.", test_seconds=f"{TEST_TIMEOUT:.0f}"
         )
         raise ModelError("provider_timeout", sentence, retryable=True) from error
     return word in text.upper(), reported
 
 
-def read_all() -> None:
-    """Read the current reports of all enabled providers. Runs daily, and costs nothing."""
+def update_all_models() -> None:
+    """Update the models of all enabled providers. Runs daily, and costs nothing."""
     for provider in Provider.objects.filter(enabled=True):
-        read(provider)
+        update_models(provider)
 
 
-def served_window(model: Model) -> int | None:
+def reported_window(model: Model) -> int | None:
     """Return the window that the model's provider reports, in tokens. None if it reports none."""
     return reported_values(model).get("context_window")
 
 
-def retirement(model: Model) -> date | None:
+def reported_retirement(model: Model) -> date | None:
     """Return the last reported day on which the provider retires the model. None if it reports none."""
     return reported_values(model).get("retires_on")
 
 
-def retires_soon(model: Model) -> bool:
-    day = retirement(model)
+def is_retiring_soon(model: Model) -> bool:
+    day = reported_retirement(model)
     return day is not None and day <= timezone.localdate() + RETIRES_SOON
 
 
-IN_WORDS = {
+VALUE_TEXTS = {
     "context_window": gettext_lazy("a window of {:,} tokens"),
-    "max_output": gettext_lazy("at most {:,} tokens an answer"),
-    "max_images": gettext_lazy("at most {:,} images a prompt"),
-    "input_price": gettext_lazy("${:f} a million prompt tokens"),
-    "output_price": gettext_lazy("${:f} a million answer tokens"),
-    "cached_input_price": gettext_lazy("${:f} a million cached tokens"),
-    "cache_write_price": gettext_lazy("${:f} a million tokens written to the cache"),
+    "max_output": gettext_lazy("at most {:,} tokens per answer"),
+    "max_images": gettext_lazy("at most {:,} images per prompt"),
+    "input_price": gettext_lazy("${:f} per million prompt tokens"),
+    "output_price": gettext_lazy("${:f} per million answer tokens"),
+    "cached_input_price": gettext_lazy("${:f} per million cached tokens"),
+    "cache_write_price": gettext_lazy("${:f} per million tokens written to the cache"),
 }
 
 
-ABILITIES = {  # words for a model that lacks the ability, and for one that has it
+ABILITY_TEXTS = {  # texts for a model without the ability, and for one with it
     "vision": (gettext_lazy("no vision"), gettext_lazy("vision")),
     "tools": (gettext_lazy("no tools"), gettext_lazy("tools")),
     "reasoning": (gettext_lazy("no reasoning"), gettext_lazy("reasoning")),
@@ -349,13 +352,15 @@ ABILITIES = {  # words for a model that lacks the ability, and for one that has 
 }
 
 
-def in_words(values: ModelValues) -> str:
-    """Return the known values of a model as a list within a sentence."""
-    words = [text.format(values.get(name)) for name, text in IN_WORDS.items() if values.get(name) is not None]
+def describe_values(values: ModelValues) -> str:
+    """Return these values as a list within a sentence."""
+    texts = [text.format(values.get(name)) for name, text in VALUE_TEXTS.items() if values.get(name) is not None]
     if efforts := values.get("efforts"):
-        words.append(_("efforts of reasoning: %(names)s") % {"names": ", ".join(efforts)})
-    abilities = [str(pair[bool(values.get(name))]) for name, pair in ABILITIES.items() if values.get(name) is not None]
-    words += [ability for ability in abilities if ability]
+        texts.append(_("efforts of reasoning: %(names)s") % {"names": ", ".join(efforts)})
+    abilities = [
+        str(pair[bool(values.get(name))]) for name, pair in ABILITY_TEXTS.items() if values.get(name) is not None
+    ]
+    texts += [ability for ability in abilities if ability]
     if (day := values.get("retires_on")) is not None:
-        words.append(_("to be retired on %(day)s") % {"day": date_format(day)})
-    return ", ".join(words)
+        texts.append(_("to be retired on %(day)s") % {"day": date_format(day)})
+    return ", ".join(texts)

@@ -31,7 +31,9 @@ class ModelSerializer(serializers.ModelSerializer[Model]):
         help_text="The model that is used if this one's provider is not available.",
     )
     label = serializers.CharField(read_only=True, help_text="The name that people read.")  # type: ignore[assignment]  # DRF's own attribute is a text
-    favourite = serializers.BooleanField(read_only=True, help_text="Whether you have put it at the top of your list.")
+    favourite = serializers.BooleanField(
+        read_only=True, help_text="Whether it is one of your favourites, which are at the top of your list."
+    )
     exact = serializers.SerializerMethodField(help_text="Whether its tokenizer is known, so that counts are exact.")
 
     class Meta:
@@ -56,7 +58,7 @@ class ModelSerializer(serializers.ModelSerializer[Model]):
             "retires_on",
         ]
         read_only_fields = fields
-        extra_kwargs: ClassVar = {"retires_on": {"help_text": "The day on which its provider takes it away, if known."}}
+        extra_kwargs: ClassVar = {"retires_on": {"help_text": "The day on which its provider retires it, if known."}}
 
     def get_exact(self, model: Model) -> bool:
         return bool(model.tokenizer)

@@ -2,7 +2,7 @@
 
 * Clients: `new_client`, `shared_client`.
 * Models as of a version of the workspace: `usable_models`, `model_at`.
-* Fallbacks of models whose provider is not available: `available`, `with_fallbacks`.
+* Fallbacks of models whose provider is not available: `first_available`, `with_fallbacks`.
 * Changes by forms of administrators: `save_provider_form`, `save_model_form`.
 * Changes by name, from commands and the setup: `upsert_provider`, `upsert_model`.
 * Known and learnt facts about a model: `known_values`, `reported_values`, `learn_fact`, `learn_ratio`.
@@ -29,9 +29,9 @@ from core.errors import ModelError, ProductError, invalid_setting
 from core.locks import lock
 from core.outside import wait_outside
 from core.permissions import require_right, require_store
-from llm.known_models import answers_by_name, efforts_of, images_of, suggest
+from llm.known_models import can_chat_by_name, efforts_of, known_image_limit, suggest
 from llm.models import UNKNOWN_WINDOW, Model, Provider
-from llm.providers import DEFAULT_BASE_URLS, create
+from llm.providers import DEFAULT_BASE_URLS, create_client
 from llm.truncation import ReportedCountsJson
 from llm.types.facts import ModelValues
 from llm.types.model_call import CacheRule, ProviderClient
@@ -53,10 +53,10 @@ UNKNOWN_MODEL_VALUES: ModelValues = {
     "efforts": [],
     "written_calls": False,
 }
-REPORTABLE_FIELDS = (*UNKNOWN_MODEL_VALUES, "retires_on")  # which a provider can report
+REPORTABLE_FIELDS = (*UNKNOWN_MODEL_VALUES, "retires_on")  # fields that a provider can report
 RATIO_BOUNDS = (0.5, 2.0)
-RATIO_TRUSTED = 5  # answers after which a learnt ratio replaces the default for unknown tokenizers
-RATIO_MEMORY = 20  # samples; each later sample has a weight of 1 / 20, so that the ratio adapts to changes
+MIN_TRUSTED_SAMPLES = 5  # answers after which a learnt ratio replaces the default for unknown tokenizers
+RATIO_WINDOW = 20  # samples; each later sample has the weight 1 / 20, so the ratio follows changes
 
 logger = logging.getLogger(__name__)
 
@@ -73,7 +73,7 @@ class LearntValues(TypedDict, total=False):
 
 def new_client(provider: Provider, silence_timeout: float | None = None) -> ProviderClient:
     """Return a new client of a provider. `silence_timeout`: overrides the provider's own timeout, in seconds."""
-    return create(
+    return create_client(
         provider.protocol,
         base_url=provider.base_url,
         api_key=provider.api_key,
@@ -87,11 +87,13 @@ ANTHROPIC_MIN_CACHE_TOKENS = (
     (re.compile(r"opus-5|sonnet-5[.-]5|haiku-5[.-]5"), 512),
     (re.compile(r"sonnet-[45]|opus-4[.-]8"), 1_024),
 )
-ANTHROPIC = CacheRule(least=4_096, points="any", reach=20, lifetime=300, settings=True, reported=True)
+ANTHROPIC_CACHE_RULE = CacheRule(
+    min_tokens=4_096, points="any", lookback_blocks=20, lifetime=300, depends_on_settings=True, reports_usage=True
+)
 CACHE_RULES = {
-    Provider.Kind.RESPONSES: CacheRule(step=128, reported=True),
-    Provider.Kind.OPENAI: CacheRule(step=128),
-    Provider.Kind.OLLAMA: CacheRule(step=128),
+    Provider.Kind.RESPONSES: CacheRule(granularity=128, reports_usage=True),
+    Provider.Kind.OPENAI: CacheRule(granularity=128),
+    Provider.Kind.OLLAMA: CacheRule(granularity=128),
 }
 
 
@@ -101,11 +103,11 @@ def cache_rule(model: Model) -> CacheRule:
     protocol = model.provider.protocol
     if protocol == Provider.Kind.ANTHROPIC:
         sizes = (least for pattern, least in ANTHROPIC_MIN_CACHE_TOKENS if pattern.search(name))
-        return replace(ANTHROPIC, least=next(sizes, ANTHROPIC.least))
+        return replace(ANTHROPIC_CACHE_RULE, min_tokens=next(sizes, ANTHROPIC_CACHE_RULE.min_tokens))
     if protocol == Provider.Kind.RESPONSES and OPENAI_BREAKPOINT_MODELS.search(name):
-        return CacheRule(points="user", lifetime=1_800, reported=True)
+        return CacheRule(points="user", lifetime=1_800, reports_usage=True)
     if "deepseek" in name:
-        return CacheRule(least=64, step=64)
+        return CacheRule(min_tokens=64, granularity=64)
     return CACHE_RULES[Provider.Kind(protocol)]
 
 
@@ -119,7 +121,7 @@ _models = VersionedCache(_all_models)
 def usable_models(version: UUID | None = None) -> list[Model]:
     """Return the usable models with their providers, the default first, as of this version of the workspace or later.
 
-    The rows are shared: do not change them. Do not plan with them either, since their learnt values may be old
+    The rows are shared: do not change them. Their learnt values may be old, so do not plan with them
     (`workspace.models.version`).
     """
     return [row for row in _models.get(version).values() if row.usable]
@@ -159,9 +161,9 @@ def shared_client(provider: Provider, silence_timeout: float | None = None) -> P
 
 # A model whose provider was unavailable is skipped for a while, so that not every answer waits for it. Each worker
 # process remembers outages separately.
-OUTAGE = 30.0  # seconds, unless the provider sends a longer time
-MAX_OUTAGE = 300.0  # seconds
-SILENCE_TIMEOUT = 40.0  # seconds of silence; titles may take 60 s and summaries 110 s, including a fallback
+OUTAGE_SECONDS = 30.0  # unless the provider sends a longer time
+MAX_OUTAGE_SECONDS = 300.0
+SILENCE_TIMEOUT = 40.0  # seconds; titles may take 60 s and summaries 110 s, including a fallback
 MAX_FALLBACKS = 3  # models that are tried after the first one
 _ADMIN_FIXABLE_CODES = ("bad_credentials", "secret_lost", "quota_exhausted")
 _outages: dict[UUID, tuple[float, ModelError]] = {}  # by model: end on the monotonic clock, and the error
@@ -169,13 +171,13 @@ _outages: dict[UUID, tuple[float, ModelError]] = {}  # by model: end on the mono
 
 def note_outage(model: Model, error: ModelError) -> None:
     """Remember that the model was not available. For a while its fallback is called at once."""
-    seconds = min(MAX_OUTAGE, max(OUTAGE, error.retry_after or 0))
+    seconds = min(MAX_OUTAGE_SECONDS, max(OUTAGE_SECONDS, error.retry_after or 0))
     _outages[model.pk] = (time.monotonic() + seconds, error)
     level = logging.ERROR if error.code in _ADMIN_FIXABLE_CODES else logging.WARNING
     logger.log(level, "the provider of %s is not available: %s", model, error.code)
 
 
-def outage_of(model: Model) -> ModelError | None:
+def current_outage(model: Model) -> ModelError | None:
     """Return the error of the model's outage. None without a current outage."""
     until, error = _outages.get(model.pk, (0.0, None))
     if error is not None and until <= time.monotonic():
@@ -184,19 +186,23 @@ def outage_of(model: Model) -> ModelError | None:
     return error
 
 
-def available(model: Model, after: Model | None = None, allowed: Collection[UUID] | None = None) -> Model | None:
+def first_available(model: Model, after: Model | None = None, allowed: Collection[UUID] | None = None) -> Model | None:
     """Return the first of the model and its fallbacks that has no outage. If all have one, return the first.
 
-    `after`: consider only the models after this one, which has just failed; None is returned if there are none.
-    Fallbacks that are switched off, or whose ids are not in `allowed`, are skipped.
+    `after`: the model that has just failed. Only the models after it count; None is returned if there are none.
+    `allowed`: ids of models. Other fallbacks, and fallbacks that are switched off, are skipped.
     """
-    if after is None and outage_of(model) is None:
+    if after is None and current_outage(model) is None:
         return model
-    candidates = [model, *(fallback for fallback in _fallbacks(model) if allowed is None or fallback.pk in allowed)]
+    candidates = [
+        model,
+        *(fallback for fallback in _usable_fallbacks(model) if allowed is None or fallback.pk in allowed),
+    ]
     if after is not None:
         candidates = candidates[candidates.index(after) + 1 :] if after in candidates else []
     return next(
-        (candidate for candidate in candidates if outage_of(candidate) is None), candidates[0] if candidates else None
+        (candidate for candidate in candidates if current_outage(candidate) is None),
+        candidates[0] if candidates else None,
     )
 
 
@@ -205,12 +211,12 @@ async def with_fallbacks(
 ) -> Answer:
     """Call `ask` with the model, then with its fallbacks while providers are unavailable. Return the answer.
 
-    `allowed`: see `available`. `ask` also gets the seconds of silence after which the next model is called; None for
-    the last model. Raises the error of the last called model.
+    `allowed`: see `first_available`. `ask` also gets the seconds of silence after which the next model is called; None
+    for the last model. Raises the error of the last called model.
     """
-    current = await on_database(available, model, None, allowed) or model
+    current = await on_database(first_available, model, None, allowed) or model
     while True:
-        next_model = await on_database(available, model, current, allowed)
+        next_model = await on_database(first_available, model, current, allowed)
         try:
             return await ask(current, SILENCE_TIMEOUT if next_model is not None else None)
         except ModelError as error:
@@ -221,7 +227,7 @@ async def with_fallbacks(
             current = next_model
 
 
-def _fallbacks(model: Model) -> list[Model]:
+def _usable_fallbacks(model: Model) -> list[Model]:
     """Return the usable fallbacks of a model, in the order in which they are called."""
     fallbacks: list[Model] = []
     fallback_id = model.fallback_id
@@ -230,7 +236,7 @@ def _fallbacks(model: Model) -> list[Model]:
         visited.add(fallback_id)
         row = Model.objects.select_related("provider").filter(pk=fallback_id).first()
         if row is None:
-            break  # deleted at this moment
+            break  # just deleted
         if row.enabled and row.provider.enabled:
             fallbacks.append(row)
         fallback_id = row.fallback_id
@@ -238,7 +244,7 @@ def _fallbacks(model: Model) -> list[Model]:
 
 
 def test_connection(*, provider: Provider) -> list[str]:
-    """Return the names of the models that the endpoint offers. Raises `ModelError`."""
+    """Return the names of the models that the provider offers. Raises `ModelError`, also after 15 seconds."""
 
     async def ask() -> list[str]:
         client = new_client(provider)
@@ -326,7 +332,7 @@ def known_values(model: Model) -> ModelValues:
     provider = model.provider
     values: dict[str, object] = {
         "efforts": efforts_of(model.name) or None,
-        "max_images": images_of(provider.base_url or DEFAULT_BASE_URLS[provider.kind]),
+        "max_images": known_image_limit(provider.base_url or DEFAULT_BASE_URLS[provider.kind]),
     }
     suggestion = suggest(provider.kind, model.name, base_url=provider.base_url)
     if suggestion is not None:
@@ -348,7 +354,7 @@ def known_values(model: Model) -> ModelValues:
 def is_chat_model(model: Model) -> bool:
     """Return whether the model can chat, by its provider's report or else by its name."""
     reported = model.found.get("chat")
-    return answers_by_name(model.name) if reported is None else bool(reported)
+    return can_chat_by_name(model.name) if reported is None else bool(reported)
 
 
 def reported_values(model: Model) -> ModelValues:
@@ -501,14 +507,14 @@ def _validate(row: Provider | Model) -> None:
         raise invalid_setting(error.message_dict, str(row) or "The name") from error
 
 
-# Deviations of a server from its protocol, which its answers have shown.
+# Deviations of a server from its protocol, which answers can prove.
 LearntFact = Literal["whole_answers", "untagged_reasoning", "own_effort"]
 LEARNT_FACTS = ("whole_answers", "untagged_reasoning", "own_effort", "learnt_on")
 
 
 @transaction.atomic
 def learn_fact(model: Model, fact: LearntFact, value: bool | str) -> None:
-    """Store a deviation that an answer has proven for its model, with the date. An administrator can undo it."""
+    """Store a deviation of a model's server that an answer has proven, with the date. An administrator can undo it."""
     row = Model.objects.select_for_update(of=("self",)).filter(pk=model.pk).first()
     if row is None:
         return
@@ -533,13 +539,13 @@ def learn_ratio(*, model: Model, counted: int, reported: int) -> None:
     The row is locked and read again, so that concurrent answers keep each other's samples.
     """
     if counted < 100 or reported <= 0:
-        return  # small prompts reflect the overhead more than the tokenizer
+        return  # in small prompts the overhead outweighs the tokenizer
     row = Model.objects.select_for_update(of=("self",)).filter(pk=model.pk).first()
     if row is None:
         return
     low, high = RATIO_BOUNDS
     sample = min(high, max(low, reported / counted))
-    weight = 1.0 / min(row.ratio_samples + 1, RATIO_MEMORY)
+    weight = 1.0 / min(row.ratio_samples + 1, RATIO_WINDOW)
     row.token_ratio += (sample - row.token_ratio) * weight
     row.ratio_samples += 1
     row.save(update_fields=["token_ratio", "ratio_samples"])

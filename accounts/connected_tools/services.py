@@ -13,8 +13,8 @@ from core.errors import NotFound
 from core.net.addresses import host_of
 from llm.models import ToolGrant, ToolServer
 from llm.oauth import grants
-from llm.oauth.bearer import serves
-from llm.oauth.grants import BegunSignIn, CompletedSignIn, ReturnedAnswer
+from llm.oauth.bearer import matches_server
+from llm.oauth.grants import AuthorizationAnswer, CompletedSignIn, StartedSignIn
 
 CLIENT_DOCUMENT = "oauth-client"  # the names of addresses
 RETURN_PAGE = "settings:tools-return"
@@ -45,14 +45,14 @@ class ToolConnection:
     def state(self) -> ConnectionState:
         if self.grant is None:
             return ConnectionState.NONE
-        if not (self.grant.usable and serves(self.grant)):
+        if not (self.grant.usable and matches_server(self.grant)):
             return ConnectionState.ENDED
         return ConnectionState.MORE if self.grant.missing_scope else ConnectionState.CONNECTED
 
 
 def connections(user: User) -> list[ToolConnection]:
     """Return the tool servers to which the user may sign in, and those to which a grant is left, by name."""
-    by_server = grants.grants_of(user.pk).grants
+    by_server = grants.load_grants(user.pk).grants
     offered = {row.pk: row for row in _offered(user)}
     rows = {**{pk: grant.tool_server for pk, grant in by_server.items()}, **offered}
     listed = [ToolConnection(row, by_server.get(pk), pk in offered) for pk, row in rows.items()]
@@ -78,7 +78,7 @@ def missing_sign_ins(user: User, names: Collection[str]) -> list[ToolServer]:
     ]
 
 
-def begin_sign_in(*, user: User, server: ToolServer, site: str, session: str = "", then: str = "") -> BegunSignIn:
+def begin_sign_in(*, user: User, server: ToolServer, site: str, session: str = "", then: str = "") -> StartedSignIn:
     """Begin a sign-in. Raises the errors of `grants.begin`.
 
     `site`: the origin at which people use this site. `session`: the key of the browser's session. `then`: the page to
@@ -96,7 +96,7 @@ def begin_sign_in(*, user: User, server: ToolServer, site: str, session: str = "
     )
 
 
-def complete_sign_in(*, user: User, answer: ReturnedAnswer, session: str) -> CompletedSignIn:
+def complete_sign_in(*, user: User, answer: AuthorizationAnswer, session: str) -> CompletedSignIn:
     """Complete a sign-in. Raises the errors of `grants.complete`."""
     return grants.complete(user=user, answer=answer, session=session)
 

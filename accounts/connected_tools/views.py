@@ -19,7 +19,7 @@ from core.net.site import site_origin
 from core.requests import with_headers, with_row
 from core.sentences import Sentence
 from llm.models import ToolGrant, ToolServer
-from llm.oauth.grants import ReturnedAnswer
+from llm.oauth.grants import AuthorizationAnswer
 from llm.oauth.values import client_document
 
 MAX_LENGTH = 4_096  # characters of a parameter of an answer
@@ -83,7 +83,7 @@ def sign_in(request: Request, server: ToolServer) -> HttpResponse:
 def returned(request: Request) -> HttpResponse:
     """Complete the sign-in with which an authorization server sent the browser back."""
     values = {name: request.GET.get(name, "")[:MAX_LENGTH].replace("\0", "") for name in ("state", "code", "error")}
-    answer = ReturnedAnswer(
+    answer = AuthorizationAnswer(
         state=values["state"],
         code=values["code"],
         iss=request.GET.get("iss"),

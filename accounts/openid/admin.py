@@ -24,7 +24,7 @@ from core.errors import ProductError
 from core.permissions import has_right
 
 SECRET_HELP = {
-    "stored": gettext_noop("A secret is stored and never shown. Leave empty to keep it."),
+    "stored": gettext_noop("A secret is stored and never shown. Leave the field empty to keep the secret."),
     "lost": KEY_LOST,
     "none": gettext_noop("No secret is stored. It is encrypted and never shown again."),
 }

@@ -17,7 +17,7 @@ from hashlib import blake2b
 from typing import NamedTuple, NotRequired, TypeAlias, TypedDict
 
 from chat.context.types import PromptMessage
-from llm.types.model_call import CacheRule, Changed, Usage
+from llm.types.model_call import CacheRule, ChangedPart, Usage
 
 # The forecast counts as missed if the provider serves less than this share of it, minus these tokens. Providers count
 # tokens in their own ways, so smaller differences mean nothing.
@@ -211,7 +211,7 @@ def forecast(now: SentPrompt, before: SentPrompt | None, rule: CacheRule, *, oth
     first = now.pieces[0 if now.pieces[0].tokens or len(now.pieces) == 1 else 1].section
     if before is None:
         return {**entry, "missed_section": first, "reason": "model_changed"} if other_model else entry
-    if not (rule.reported or before.reported):
+    if not (rule.reports_usage or before.reported):
         return entry
     again = {piece.digest for piece in before.pieces}
     if rule.lifetime is not None and now.at - before.at > rule.lifetime:
@@ -219,7 +219,7 @@ def forecast(now: SentPrompt, before: SentPrompt | None, rule: CacheRule, *, oth
         return {**entry, "missed_section": first, "reason": "expired", "again": lost}
     same = _common(now, before)
     missed = _difference(now, before, same)
-    if rule.settings and now.settings != before.settings and (leading := _before_messages(now)) < same:
+    if rule.depends_on_settings and now.settings != before.settings and (leading := _before_messages(now)) < same:
         same = leading
         missed = (now.pieces[leading].section, "settings_changed")
     served = _served(now, before, same, rule)
@@ -237,7 +237,7 @@ def tokens_to_write(now: SentPrompt, served: int, rule: CacheRule) -> int:
     A provider that caches prompts by itself bills none.
     """
     up_to_point = sum(piece.tokens for piece in now.pieces[: max(now.points, default=0)])
-    return max(0, up_to_point - served) if rule.points and up_to_point >= rule.least else 0
+    return max(0, up_to_point - served) if rule.points and up_to_point >= rule.min_tokens else 0
 
 
 def _common(now: SentPrompt, before: SentPrompt) -> int:
@@ -259,15 +259,15 @@ def _served(now: SentPrompt, before: SentPrompt, same: int, rule: CacheRule) -> 
     if rule.points:
         end = max((point for point in before.points if point <= same and _reaches(now, point, rule)), default=0)
     tokens = sum(piece.tokens for piece in now.pieces[:end])
-    return tokens - tokens % rule.step if tokens >= rule.least else 0
+    return tokens - tokens % rule.granularity if tokens >= rule.min_tokens else 0
 
 
 def _reaches(now: SentPrompt, earlier_point: int, rule: CacheRule) -> bool:
     """Return whether a point of the prompt is near enough to `earlier_point` for the provider to find it."""
-    if not rule.reach:
+    if not rule.lookback_blocks:
         return True
     later = (point for point in now.points if point >= earlier_point)
-    return any(sum(piece.blocks for piece in now.pieces[earlier_point:point]) < rule.reach for point in later)
+    return any(sum(piece.blocks for piece in now.pieces[earlier_point:point]) < rule.lookback_blocks for point in later)
 
 
 def _difference(now: SentPrompt, before: SentPrompt, at: int) -> tuple[str, str] | None:
@@ -317,7 +317,7 @@ def _message_change(was: PromptPiece, new: PromptPiece, before: SentPrompt) -> s
 
 
 def with_usage(
-    entry: CacheEntry, sent: SentPrompt, usage: Usage, counted: int, changed: Changed | None = None
+    entry: CacheEntry, sent: SentPrompt, usage: Usage, counted: int, changed: ChangedPart | None = None
 ) -> CacheEntry:
     """Return the entry with the provider's counts. If the cache served less than expected, name the section and reason.
 
@@ -344,7 +344,7 @@ def with_usage(
 
 
 # The parts of a request to Anthropic, in the order in which Anthropic reads them, with the reason of a change.
-_PARTS: Mapping[Changed, str] = {
+_PARTS: Mapping[ChangedPart, str] = {
     "model": "model_changed",
     "tools": "tools_changed",
     "system": "system_changed",
@@ -352,16 +352,16 @@ _PARTS: Mapping[Changed, str] = {
 }
 
 
-def _is_earlier(changed: Changed, entry: CacheEntry) -> bool:
+def _is_earlier(changed: ChangedPart, entry: CacheEntry) -> bool:
     """Return whether the part `changed` comes before the part with the entry's first difference."""
     if entry["reason"] in (None, "model_changed"):
         return entry["reason"] is None
     section = entry["missed_section"]
-    part: Changed = "tools" if section == "tools" else "system" if section in _LEADING else "messages"
+    part: ChangedPart = "tools" if section == "tools" else "system" if section in _LEADING else "messages"
     return list(_PARTS).index(changed) < list(_PARTS).index(part)
 
 
-def _first_section(changed: Changed, sent: SentPrompt) -> str:
+def _first_section(changed: ChangedPart, sent: SentPrompt) -> str:
     """Return the first section of a part of the request."""
     if changed == "messages":
         return sent.pieces[min(_before_messages(sent), len(sent.pieces) - 1)].section

@@ -22,7 +22,7 @@ from chat.models.conversation_state import scope_of
 from core.background import on_database, run_to_completion, with_retries
 from core.errors import ModelError
 from llm import tokens
-from llm.learning import check_truncation, learn_refused_window, names_the_window
+from llm.learning import check_truncation, learn_refused_window, names_window
 from llm.models import Model
 from llm.models.provider import UNSPECIFIED
 from llm.services import learn_fact, shared_client
@@ -144,7 +144,7 @@ async def _ask_once(
                     break
     except ModelError as error:
         refused = not answer.text
-        if error.code == "context_too_long" and names_the_window(error, counted, request.max_output or 0):
+        if error.code == "context_too_long" and names_window(error, counted, request.max_output or 0):
             await on_database(learn_refused_window, model, error, counted)  # later prompts are planned for this window
         raise
     finally:

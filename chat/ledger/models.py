@@ -165,7 +165,7 @@ class ModelCall(models.Model):
     def set_usage(self, model: Model, reported: Usage, counted: Usage) -> None:
         """Set the fields of `USED`: the reported usage and its cost, or the counted usage if none was reported."""
         read = reported if reported.input else replace(counted, reasoning=reported.reasoning)
-        usage = replace(read, output=reported.output or counted.output).sensible()
+        usage = replace(read, output=reported.output or counted.output).within_totals()
         self.input = usage.input
         self.cached_input = usage.cached_input
         self.cache_written = usage.cache_written

@@ -67,7 +67,7 @@ def owner_messages(conversation: Conversation) -> "Sequence[Message]":
 def _sent_by_owner(conversation: Conversation, ids: Sequence[UUID]) -> list[Message]:
     turns = Turn.objects.filter(user_message=OuterRef("pk"), options={})
     if conversation.imported_from:
-        # An import has turns, too, perhaps of another person. A turn of this workspace is live or has a call in the ledger.
+        # An import has turns, too, perhaps of another person. A turn of here is live, or has a call in the ledger.
         calls = Exists(ModelCall.objects.filter(turn=OuterRef("pk")))
         turns = turns.filter(calls | Q(status__in=Turn.LIVE))
     of_run = RunStep.objects.filter(turn__user_message=OuterRef("pk"))

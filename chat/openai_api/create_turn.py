@@ -29,7 +29,7 @@ from chat.turns.submit import begin_answers
 from files import services
 from files.models import File
 from llm.models import Model
-from llm.providers import lacking
+from llm.providers import find_missing_parameter
 from projects.models import Project
 from projects.models.roles import visible_project
 from workspace.models.settings import workspace_at
@@ -56,7 +56,9 @@ def find_target(user: User, request: ProgramRequest, project: str | None) -> Tur
     if options.tools and not model.tools:
         sentence = f"{model.name} cannot call tools. Leave “tools” out, or ask an admin to turn them on for it."
         raise invalid_request("tools", sentence, "unsupported_parameter")
-    unsupported = lacking(model.provider.protocol, options.sampling, options.response_format, options.stop)
+    unsupported = find_missing_parameter(
+        model.provider.protocol, options.sampling, options.response_format, options.stop
+    )
     if unsupported is not None:
         sentence = f"The provider of {model.name} does not support “{unsupported}” with this value. Leave it out."
         raise invalid_request(unsupported, sentence, "unsupported_parameter")

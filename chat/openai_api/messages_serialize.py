@@ -24,7 +24,7 @@ from chat.openai_api.answer import (
 )
 from core.errors import ProductError
 from core.json_types import JsonObject
-from llm.step_filters.valid_calls import is_object, json_object
+from llm.step_filters.valid_calls import is_object, to_json_object
 
 
 class ThinkingBlock(TypedDict):
@@ -181,7 +181,7 @@ class MessageWriter(AnswerWriter):
             self._content.append({"type": "thinking", "thinking": text, "signature": self._head.turn})
             last.append({"type": "signature_delta", "signature": self._head.turn})
         elif call is not None:
-            input_ = json_object(text) if is_object(text or "{}") else {}  # cut off by the limit of length
+            input_ = to_json_object(text) if is_object(text or "{}") else {}  # cut off by the limit of length
             self._content.append({"type": "tool_use", "id": call.id, "name": call.name, "input": input_})
         elif text:
             citations = self._citations(text)

@@ -26,7 +26,7 @@ from chat.openai_api.answer import (
 from chat.openai_api.responses_parse import INPUT, ToolForm
 from core.errors import ProductError
 from core.json_types import JsonObject
-from llm.step_filters.valid_calls import json_object
+from llm.step_filters.valid_calls import to_json_object
 
 ItemStatus = Literal["in_progress", "completed", "incomplete"]
 
@@ -346,7 +346,7 @@ class ResponseWriter(AnswerWriter):
         return item
 
     def _custom_item(self, call: OpenCall, arguments: str, status: ItemStatus) -> CustomCallItem:
-        free_text = json_object(arguments).get(INPUT) if arguments else ""
+        free_text = to_json_object(arguments).get(INPUT) if arguments else ""
         item: CustomCallItem = {
             "id": f"ctc_{call.id}",
             "type": "custom_tool_call",

@@ -56,7 +56,7 @@ from files.models import File
 from files.services import open_shown
 from llm.model_size import is_small
 from llm.models import Provider
-from llm.services import RATIO_TRUSTED, cache_rule
+from llm.services import MIN_TRUSTED_SAMPLES, cache_rule
 from llm.truncation import SentTokens, script_shares
 from llm.types.model_call import Image, ModelMessage, ModelRequest, ToolChoice
 from personas.models import BudgetProfile
@@ -549,7 +549,7 @@ def _payer(context: TurnContext) -> Payer:
 def worth_counting(context: TurnContext, prompt: Prompt) -> bool:
     """Return whether an exact count could change the prompt or avoid a refusal."""
     report = prompt.report
-    reliable = context.exact or context.model.ratio_samples >= RATIO_TRUSTED
+    reliable = context.exact or context.model.ratio_samples >= MIN_TRUSTED_SAMPLES
     share = COUNTED_FROM if reliable else ROUGHLY_COUNTED_FROM
     return report.without_room > 0 or report.used * 100 > report.limit * share
 
@@ -640,14 +640,14 @@ def model_request(context: TurnContext, prompt: Prompt, step: CallStep = FIRST_S
     model = context.model
     options = context.options
     choice = _tool_choice(context, step)
-    left = context.room.window - prompt.report.used
+    remaining = context.room.window - prompt.report.used
     limits = [limit for limit in (model.max_output, options.max_output) if limit]
     # Anthropic's signatures of reasoning cover the definitions of tools.
     signed = not (step.undefined and model.provider.protocol == Provider.Kind.ANTHROPIC)
     return ModelRequest(
         model=model.name,
         messages=tuple(_model_message(message, signed=signed) for message in prompt.messages),
-        max_output=min(*limits, left) if limits else None,
+        max_output=min(*limits, remaining) if limits else None,
         tools=() if step.undefined else context.toolbox.definitions,
         tool_choice=choice,
         required_tool=options.required_tool if choice == "required" else None,
@@ -658,7 +658,7 @@ def model_request(context: TurnContext, prompt: Prompt, step: CallStep = FIRST_S
         response_format=options.response_format,
         parallel_tool_calls=options.parallel_tool_calls,
         window=model.window,
-        left=left,
+        remaining=remaining,
         counted=prompt.report.used + context.room.tools_tokens,
         streaming=not model.whole_answers,
         written_calls=model.written_calls,

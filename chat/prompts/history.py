@@ -27,9 +27,9 @@ from chat.models.summary import NO_MARKS, MarkedMessage, Marks
 from files.models import File, FileText
 from files.services import get_token_count, store_tokens
 from llm.models import Model
-from llm.providers import needed_in_later_turns
+from llm.providers import is_needed_in_later_turns
 from llm.step_filters.thoughts import without_reasoning
-from llm.step_filters.valid_calls import json_object
+from llm.step_filters.valid_calls import to_json_object
 from llm.tokens import NamedTokenizer
 from llm.types.model_call import ReasoningState, ResultFile, StoredResult, ToolCall
 from personas.texts import BUILT_IN, Texts
@@ -243,7 +243,7 @@ def _with_next_state(message: ContextMessage, states: dict[str, list[ReasoningSt
     if not remaining:
         return message
     state = remaining.pop(0)
-    return replace(message, reasoning=state) if needed_in_later_turns(state) else message
+    return replace(message, reasoning=state) if is_needed_in_later_turns(state) else message
 
 
 def calls_digest(calls: Sequence[ToolCall]) -> str:
@@ -253,7 +253,7 @@ def calls_digest(calls: Sequence[ToolCall]) -> str:
     """
     if not calls or any(_NUMBERED.fullmatch(call.id) for call in calls):
         return ""
-    return digest([[call.id, call.name, json_object(call.arguments)] for call in calls])
+    return digest([[call.id, call.name, to_json_object(call.arguments)] for call in calls])
 
 
 def with_reasoning_of_calls(
@@ -273,7 +273,7 @@ def with_reasoning_of_calls(
     for row in stored:
         number = places[row.calls]
         state = ReasoningState(tuple(row.items), row.tokens)
-        if number > question or needed_in_later_turns(state):
+        if number > question or is_needed_in_later_turns(state):
             messages[number] = replace(messages[number], reasoning=state)
         if number > question and row.reminder:
             reminder = Block(row.reminder, tokenizer.count(row.reminder))

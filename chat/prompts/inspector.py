@@ -24,7 +24,7 @@ from chat.prompts.preview import Plan, PlanCost
 from chat.prompts.report import Change, MessageEntry, ResolvedReport
 from core.i18n import dollars, grouped, percent
 from core.sentences import Sentence
-from llm.learning import Evidence, source_words
+from llm.learning import Evidence, describe_source
 from llm.models import Effort
 
 NARROWEST = 10  # the least width of a segment in thousandths of the bar, so that it stays visible
@@ -264,7 +264,7 @@ class Panel:
         room = report["limit"]
         reasoning = report.get("reserved_reasoning", 0)
         margin = report["window"] - answer - tools - room
-        source = source_words(report.get("window_source", ""), Evidence.from_json(report.get("window_evidence", {})))
+        source = describe_source(report.get("window_source", ""), Evidence.from_json(report.get("window_evidence", {})))
         rows = [
             (_("Window in force"), report["window"], source),
             (

@@ -23,9 +23,9 @@ from core.i18n import grouped
 from core.outside import wait_outside
 from files.models import File
 from files.services import get_token_count
-from llm.learning import Evidence, source_words
+from llm.learning import Evidence, describe_source
 from llm.models import Model
-from llm.services import RATIO_TRUSTED, cache_rule
+from llm.services import MIN_TRUSTED_SAMPLES, cache_rule
 from llm.types.model_call import Usage
 from personas.services import model_for
 
@@ -224,7 +224,7 @@ def _cost(context: TurnContext, call: report.CallReport, sent: cache.SentPrompt)
     counted = call["used"] + call["tools_tokens"]
     count = call["provider_count"]
     expected_cached = call["cache"]["expected"]
-    learnt_ratio = model.token_ratio if model.ratio_samples >= RATIO_TRUSTED else 1.0
+    learnt_ratio = model.token_ratio if model.ratio_samples >= MIN_TRUSTED_SAMPLES else 1.0
     ratio = count / max(1, counted) if count else learnt_ratio
     counts = (counted, expected_cached, cache.tokens_to_write(sent, expected_cached, cache_rule(model)))
     whole, read, written = (round(each * ratio) for each in counts)
@@ -243,7 +243,7 @@ def _learnt_window(context: TurnContext) -> str:
     """Return a sentence about the window if it is smaller than the model's row says, else an empty text."""
     if context.window >= context.model.context_window or context.window_source == "profile":
         return ""
-    source = source_words(context.window_source, Evidence.from_json(context.model.window_evidence))
+    source = describe_source(context.window_source, Evidence.from_json(context.model.window_evidence))
     return _("Its window is %(tokens)s tokens here (%(why)s).") % {"tokens": grouped(context.window), "why": source}
 
 

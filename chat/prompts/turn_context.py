@@ -46,10 +46,10 @@ from chat.tools.toolbox import (
 from core.sentences import NO_SENTENCE, Sentence
 from files.models import File
 from llm import tokens
-from llm.learning import SMALLEST_WINDOW, window_source
+from llm.learning import MIN_STORED_WINDOW, window_source
 from llm.model_size import is_small
 from llm.models import Model
-from llm.services import RATIO_TRUSTED
+from llm.services import MIN_TRUSTED_SAMPLES
 from llm.tokens import NamedTokenizer
 from llm.tools.servers import SessionScope
 from llm.types.model_call import EFFORTS, NO_SAMPLING, Sampling, ToolChoice, ToolDefinition
@@ -349,7 +349,7 @@ class TurnContext:
     def window_for_prompt(self, tokens: int) -> int:
         """Return the window that limits a prompt with its tools to `tokens` tokens."""
         needed = tokens + self.room.reserved_output + self.room.buffer
-        return max(SMALLEST_WINDOW, int(needed / (1 - min(self.margin, Decimal("0.9")))))
+        return max(MIN_STORED_WINDOW, int(needed / (1 - min(self.margin, Decimal("0.9")))))
 
     @property
     def room(self) -> Room:
@@ -469,7 +469,7 @@ class TurnContext:
             return max(self.profile.safety_margin, 1 - 1 / self.true_ratio)
         if self.exact:
             return self.profile.safety_margin
-        if self.model.ratio_samples < RATIO_TRUSTED:
+        if self.model.ratio_samples < MIN_TRUSTED_SAMPLES:
             return self.profile.catch_all_margin
         ratio = Decimal(str(max(1.0, self.model.token_ratio)))
         return min(Decimal("0.5"), (1 - 1 / ratio + RATIO_RESIDUE).quantize(Decimal("0.0001")))

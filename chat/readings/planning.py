@@ -17,7 +17,7 @@ from chat.rendering.references import cited_numbers
 from core.errors import ProductError
 from core.sentences import NO_SENTENCE, Sentence
 from llm.models import Model
-from llm.services import RATIO_TRUSTED
+from llm.services import MIN_TRUSTED_SAMPLES
 from llm.types.model_call import Usage
 
 PART_TOKENS = 16_000  # tokens of text in one call; models miss more in longer texts
@@ -152,7 +152,7 @@ def budget_for(model: Model, instructions: int, question: int, name: int = 0) ->
     `instructions` are the tokens of the longest instructions, `question` those of the question, and `name` those of a
     file's name above notes. Raises `reading_window_too_small` if too little is left for the text or for a fold.
     """
-    ratio = max(1.0, model.token_ratio) if model.ratio_samples >= RATIO_TRUSTED else 1.0
+    ratio = max(1.0, model.token_ratio) if model.ratio_samples >= MIN_TRUSTED_SAMPLES else 1.0
     usable = int(model.window * (100 - UNUSED_PERCENT) / 100 / ratio)
     most_output = usable if model.max_output is None else min(usable, model.max_output)
     findings, thinking = (min(each, usable // 12, most_output) for each in (NOTES_TOKENS, THINKING_TOKENS))

@@ -2,7 +2,7 @@
 
 from django import template
 
-from llm.learning import window_words
+from llm.learning import describe_window_source
 from llm.models import Model
 
 register = template.Library()
@@ -11,4 +11,4 @@ register = template.Library()
 @register.filter(name="window_words")
 def words_of_window(model: Model) -> str:
     """Return the words for the source of the window in force."""
-    return window_words(model)
+    return describe_window_source(model)

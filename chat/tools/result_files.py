@@ -58,7 +58,7 @@ class ResultFiles:
 
         A sentence for each file that was not stored is added to the `notes` of the report.
         """
-        stored = await on_database(self._store, output.returned)
+        stored = await on_database(self._store, output.tool_files)
         notes += [
             Sentence(NOT_STORED, name=each.returned.name, reason=each.problem).dump()
             for each in stored
@@ -131,4 +131,4 @@ def _described(output: ToolOutput, stored: Sequence[_StoredFile]) -> ToolOutput:
         else:
             lines.append(f"[The file {name} cannot be read. {row.problem.english}]")
     text = "\n\n".join([output.text, *lines])
-    return replace(output, text=text, whole=text, returned=(), files=tuple(files))
+    return replace(output, text=text, full_text=text, tool_files=(), files=tuple(files))

@@ -1,6 +1,6 @@
 """Shorten results of tools that are too long for a prompt, and store them whole for the model to read.
 
-1. A server's tool, or the tool that opens web pages, returns a result (`ToolOutput.whole`).
+1. A server's tool, or the tool that opens web pages, returns a result (`ToolOutput.full_text`).
 2. `ResultKeeper` stores the files of the result (`chat.tools.result_files`), which may add their texts.
 3. It counts the tokens. A result that fits the room of its step is sent as it is.
 4. A longer one is stored (`ToolResult`). Its head and tail are sent, with a marker between them that names its id.
@@ -40,7 +40,7 @@ logger = logging.getLogger(__name__)
 
 
 class ResultKeeper:
-    """Shortens and stores the results of one turn's tools; a `llm.agent_loop.Settle`.
+    """Shortens and stores the results of one turn's tools; a `llm.agent_loop.OutputProcessor`.
 
     `answer`: the message that the results belong to.
     """
@@ -59,9 +59,9 @@ class ResultKeeper:
 
     async def __call__(self, call: ToolCall, output: ToolOutput, waiting: int) -> ToolOutput:
         self._notes += [note.dump() for note in output.notes]
-        if output.returned:
+        if output.tool_files:
             output = await self._files.stored(output, self._notes)
-        if not output.whole:
+        if not output.full_text:
             return output
         if output.partial:
             self._notes.append(Sentence(PARTIAL, tool=call.name).dump())
@@ -73,14 +73,14 @@ class ResultKeeper:
         if tokens <= share and not self._room.may_be_cut(tokens):
             self._room.used += tokens
             return output
-        text = output.whole[:MAX_KEPT]
+        text = output.full_text[:MAX_KEPT]
         pk, reason = await on_database(self._store, call, output, text)
-        result = StoredResult(tokens, len(output.whole), len(text) if pk else 0, pk)
+        result = StoredResult(tokens, len(output.full_text), len(text) if pk else 0, pk)
         if not pk:
-            not_stored = Sentence(NOT_KEPT, tool=call.name, characters=len(output.whole))
+            not_stored = Sentence(NOT_KEPT, tool=call.name, characters=len(output.full_text))
             self._notes += [not_stored.dump(), reason]
-        elif len(text) < len(output.whole):
-            cut_off = Sentence(CUT_OFF, tool=call.name, characters=len(output.whole), kept=len(text))
+        elif len(text) < len(output.full_text):
+            cut_off = Sentence(CUT_OFF, tool=call.name, characters=len(output.full_text), kept=len(text))
             self._notes.append(cut_off.dump())
         if tokens <= share:
             self._room.used += tokens
@@ -109,7 +109,7 @@ class ResultKeeper:
                     url=str(document.get("url", "")),
                     text=text,
                     size=size,
-                    characters=len(output.whole),
+                    characters=len(output.full_text),
                 )
         except ProductError as error:
             return "", error.sentence.dump()

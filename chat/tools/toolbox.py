@@ -46,7 +46,7 @@ from files.models import File
 from llm.models import Model
 from llm.oauth.bearer import sign_in_problem
 from llm.tokens import NamedTokenizer
-from llm.tools.mcp import Listing, ServerTool, tools_of
+from llm.tools.mcp import Listing, ServerTool, list_tools
 from llm.tools.mcp_failures import SIGN_IN_REQUIRED
 from llm.tools.servers import ServerFailed, SessionScope, ToolServerConfig
 from llm.tools.services import known_tools, remember_listing, tool_servers, web_search_tool
@@ -377,7 +377,7 @@ async def _listed(server: ToolServerConfig, box: Toolbox, sessions: SessionScope
     if reason := _why_closed(server, box):
         return reason
     try:
-        listing = await tools_of(server, sessions)
+        listing = await list_tools(server, sessions)
     except ServerFailed as failure:
         logger.warning("no tools from server %s: %s", server.name, failure)
         return LeftOut(failure.sentence, sign_in=failure.code == SIGN_IN_REQUIRED)

@@ -70,18 +70,18 @@ from llm.learning import (
     learn_image_limit,
     learn_refused_window,
     learn_served_window,
-    names_the_window,
+    names_window,
     record_calls,
 )
 from llm.models import Model, Provider
 from llm.services import (
     LearntFact,
-    available,
     cache_rule,
+    current_outage,
+    first_available,
     learn_fact,
     learn_ratio,
     note_outage,
-    outage_of,
     shared_client,
 )
 from llm.tools.mcp import tools_changed
@@ -89,7 +89,7 @@ from llm.tools.servers import SessionScope
 from llm.truncation import CallReported, SentTokens, Truncation, TruncationSuspicion
 from llm.types.model_call import (
     STREAM,
-    Allocated,
+    AllocatedWindow,
     HandedOver,
     LoopEvent,
     ModelMessage,
@@ -159,11 +159,11 @@ def _claim(turn_id: UUID) -> tuple[ClaimedTurn, TurnContext | None, ModelError |
     model = claimed.turn.model
     if model is None or not model.usable:
         return claimed, None, None
-    outage = outage_of(model)
+    outage = current_outage(model)
     if outage is None:
         return claimed, context_of_claimed_turn(claimed, model), None
     allowed = rights_of(claimed.turn.conversation.owner, claimed.version).models
-    fallback = available(model, allowed=allowed)
+    fallback = first_available(model, allowed=allowed)
     return claimed, context_of_claimed_turn(claimed, fallback) if fallback is not None else None, outage
 
 
@@ -187,7 +187,8 @@ class _Run:
         self._images = 0  # images in the newest call
         self._answer_limit = 0  # most tokens that the newest call allows for its answer
         self._calls: list[CallReported] = []
-        self._served_window: tuple[Allocated, int] | None = None  # the server's own window, and the tokens of that call
+        # The server's own window, and the tokens of that call.
+        self._served_window: tuple[AllocatedWindow, int] | None = None
         self._window_caps: dict[UUID, int | None] = {}  # by the id of each model used in this turn
         # By model id: the last prompt in this conversation (`_prompts`) and in this turn (`_answered`).
         self._prompts = {
@@ -325,7 +326,7 @@ class _Run:
         """Continue with a fallback after the messages that the turn has added. Raises `outage` if there is none."""
         failed = self.context.model
         note_outage(failed, outage)
-        model = await on_database(available, self.turn.model or failed, failed, self.context.rights.models)
+        model = await on_database(first_available, self.turn.model or failed, failed, self.context.rights.models)
         if model is None:
             raise outage
         reasoned = any(message.reasoning is not None for message in added)
@@ -426,10 +427,10 @@ class _Run:
             self.context = replace(context, image_cap=max(1, self._images // 2))
             return reports.images_refused(self._images, None)
         limit = refusal.limit
-        if names_the_window(refusal, counted, self._answer_limit) and learn_refused_window(model, refusal, counted):
+        if names_window(refusal, counted, self._answer_limit) and learn_refused_window(model, refusal, counted):
             self.context = replace(context, window_cap=None)
             return reports.refused(before, model.window)
-        if limit is not None and refusal.of_account:
+        if limit is not None and refusal.is_account_limit:
             self.context = replace(context, window_cap=min(limit, before))
             return reports.refused_for_account(limit, refusal.requested or counted)
         if limit is not None and refusal.requested is not None and limit < refusal.requested:
@@ -612,7 +613,7 @@ class _Run:
         model = self.context.model
         usage = step.usage
         if self._current_prompt is not None:
-            answered = replace(self._current_prompt, reported=step.cache_reported, answer=step.answer)
+            answered = replace(self._current_prompt, reported=step.cache_reported, answer=step.answer_id)
             self._prompts[model.pk] = self._answered[model.pk] = answered
         if usage is None:
             return
@@ -620,7 +621,7 @@ class _Run:
         if step.cache_reported:
             counted = call["used"] + call["tools_tokens"]
             sent = self._prompts[model.pk]
-            call["cache"] = cache.with_usage(call["cache"], sent, usage.sensible(), counted, step.changed)
+            call["cache"] = cache.with_usage(call["cache"], sent, usage.within_totals(), counted, step.changed_part)
         await self._compare_usage(usage)
         if step.reason == "tool_calls":  # the turn continues, and its worker may be killed before the end
             self._store_reports()

@@ -118,13 +118,13 @@ def create_client(embedder: Embedder, *, timeout: float = INDEXING_TIMEOUT) -> E
 def fetch_dimensions(base_url: str, api_key: str, model: str) -> int:
     """Return the number of dimensions of a model's vectors, as its server answers. Raises `ModelError`."""
     embeddings = import_module("llm.providers.embeddings")
-    client = embeddings.EmbeddingsClient(base_url, api_key, INDEXING_TIMEOUT, again=0)
+    client = embeddings.EmbeddingsClient(base_url, api_key, INDEXING_TIMEOUT, max_retries=0)
     with wait_outside():
         rows, _ = submit(client.embed(model, [TRIAL_TEXT])).result()
     try:
         return len(rows[0])
     except (TypeError, LookupError) as error:
-        raise errors.wrong_endpoint() from error
+        raise errors.wrong_endpoint_error() from error
 
 
 def embed_bundled(texts: Sequence[str]) -> list[Vector | None]:
@@ -209,7 +209,7 @@ class _RemoteClient:
         # Imported late, since most processes never send HTTP requests to a model.
         embeddings = import_module("llm.providers.embeddings")
         self._client = embeddings.EmbeddingsClient(
-            base_url or OPENAI_URL, api_key, timeout, again=2 if timeout > SEARCH_TIMEOUT else 0
+            base_url or OPENAI_URL, api_key, timeout, max_retries=2 if timeout > SEARCH_TIMEOUT else 0
         )
 
     def embed(
@@ -243,13 +243,13 @@ class _RemoteClient:
         try:
             vectors = [np.asarray(row, dtype=np.float32) for row in rows]
         except (TypeError, ValueError) as error:
-            raise errors.wrong_endpoint() from error
+            raise errors.wrong_endpoint_error() from error
         self._check_dimensions(vectors, len(texts))
         return [normalize(vector) for vector in vectors]
 
     def _check_dimensions(self, vectors: list[Vector], expected: int) -> None:
         if len(vectors) != expected:
-            raise errors.malformed()
+            raise errors.malformed_error()
         sizes = {vector.shape for vector in vectors}
         if sizes != {(self._dimensions,)}:
             size = next(iter(sizes))[0]

@@ -13,7 +13,7 @@ from uuid_utils.compat import uuid7
 from accounts.models import ways_of_sharing
 from core.crypto import EncryptedTextField
 from core.sentences import Sentence
-from llm.models import price, validate_base_url
+from llm.models import price_field, validate_base_url
 from llm.tokens import CATCH_ALL
 from readers.api import media_types
 
@@ -244,7 +244,7 @@ class Embedder(models.Model):
     passage_prefix = models.CharField(
         max_length=200, blank=True, default="", db_default="", help_text="Put before a text, with its spaces."
     )
-    input_price = price("price of what it reads", "US dollars a million tokens. Empty: calls have no cost.")
+    input_price = price_field("price of what it reads", "US dollars a million tokens. Empty: calls have no cost.")
     active = models.BooleanField(default=False)
     created = models.DateTimeField(auto_now_add=True)
 

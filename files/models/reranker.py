@@ -8,7 +8,7 @@ from django.db.models import Q
 from uuid_utils.compat import uuid7
 
 from core.crypto import EncryptedTextField
-from llm.models.provider import price, validate_base_url
+from llm.models.provider import price_field, validate_base_url
 
 
 class Reranker(models.Model):
@@ -46,8 +46,8 @@ class Reranker(models.Model):
         validators=[MinValueValidator(32)],
         help_text="Tokens of a passage that it reads. A search that cuts a passage says so in its note.",
     )
-    input_price = price("price of what it reads", "US dollars a million tokens. Empty: they cost nothing.")
-    search_price = price(
+    input_price = price_field("price of what it reads", "US dollars a million tokens. Empty: they cost nothing.")
+    search_price = price_field(
         "price of searches", "US dollars a thousand searches, as vendors bill that do not count tokens. Empty: none."
     )
     patience = models.PositiveSmallIntegerField(

@@ -7,7 +7,7 @@ from llm.models.provider import (
     Provider,
     ToolServer,
     WebSearch,
-    price,
+    price_field,
     validate_base_url,
     validate_command,
 )
@@ -27,7 +27,7 @@ __all__ = [
     "ToolSignIn",
     "WebAccess",
     "WebSearch",
-    "price",
+    "price_field",
     "validate_base_url",
     "validate_command",
 ]

@@ -23,13 +23,13 @@ from core.net.url_safety import is_http
 from llm.providers import OPENAI_URL
 from llm.types.model_call import Prices
 
-# Maximum number of tools in one request, by kind of provider. OpenAI's API takes 128, and so do Azure, Groq and others.
+# Maximum number of tools in one request, by kind of provider. OpenAI, Azure, Groq and others accept 128.
 KNOWN_TOOL_LIMITS = {"openai": 128, "responses": 128}
-UNKNOWN_WINDOW = 4096  # tokens; small enough for every model in use, and the admin shows a warning
+UNKNOWN_WINDOW = 4096  # tokens of a model whose window is unknown; every model in use has as many
 
 
 def validate_base_url(url: str) -> None:
-    # Django's URLField would refuse http://ollama:11434/v1, the address of another container.
+    # Django's URLField refuses the address of another container, such as http://ollama:11434/v1.
     if not is_http(url):
         raise ValidationError(gettext("Begin with http:// or https:// and a host, as in http://127.0.0.1:11434/v1."))
 
@@ -85,22 +85,25 @@ class Provider(models.Model):
 
     @property
     def protocol(self) -> str:
-        """Return the protocol to speak. At OpenAI itself, reasoning models need Responses to call tools."""
-        own = urlsplit(self.base_url or OPENAI_URL).hostname == urlsplit(OPENAI_URL).hostname
-        return str(self.Kind.RESPONSES if self.kind == self.Kind.OPENAI and own else self.kind)
+        """Return the protocol to speak.
+
+        At OpenAI itself, reasoning models call tools only in the Responses protocol.
+        """
+        is_openai = urlsplit(self.base_url or OPENAI_URL).hostname == urlsplit(OPENAI_URL).hostname
+        return str(self.Kind.RESPONSES if self.kind == self.Kind.OPENAI and is_openai else self.kind)
 
     @property
     def append_only(self) -> bool:
         """Return whether later calls of a turn must only add to the earlier ones.
 
-        Anthropic signs a thought together with the whole prompt before it. The cache of OpenAI's newer models serves
+        Anthropic's signature of a thought covers the whole prompt before it. The cache of OpenAI's newer models serves
         only a prefix that ends where an earlier call ended.
         """
         return self.protocol in (self.Kind.ANTHROPIC, self.Kind.RESPONSES)
 
 
 class Effort(TextChoices):
-    """Effort of reasoning before an answer, in the words of OpenAI's protocol. No model accepts all of them."""
+    """Effort of reasoning before an answer, in the words of OpenAI's protocol. No model accepts all efforts."""
 
     NONE = "none", _("no reasoning")
     MINIMAL = "minimal", _("minimal")
@@ -111,12 +114,12 @@ class Effort(TextChoices):
     MAX = "max", _("maximal")
 
 
-# The choice to send requests without an effort, instead of the least effort.
+# The choice of `own_effort` to send no effort, instead of the least one.
 UNSPECIFIED = "unsaid"
 OWN_EFFORTS = [*Effort.choices, (UNSPECIFIED, _("not said"))]
 
 # Efforts to offer for a reasoning model whose efforts are unknown.
-OFF_AND_ON = (Effort.NONE.value, Effort.MEDIUM.value)
+DEFAULT_EFFORTS = (Effort.NONE.value, Effort.MEDIUM.value)
 MAX_EFFORT_LENGTH = 10  # characters
 
 
@@ -137,7 +140,7 @@ class ModelQuerySet(models.QuerySet["Model"]):
         return self.filter(enabled=True, provider__enabled=True).select_related("provider")
 
 
-def price(name: str, help_text: str) -> "models.DecimalField[Any, Any]":
+def price_field(name: str, help_text: str) -> "models.DecimalField[Any, Any]":
     not_negative = MinValueValidator(Decimal(0))
     return models.DecimalField(
         name, max_digits=14, decimal_places=6, null=True, blank=True, validators=[not_negative], help_text=help_text
@@ -147,10 +150,10 @@ def price(name: str, help_text: str) -> "models.DecimalField[Any, Any]":
 class Model(WithFace):
     """One model of a provider. Windows and outputs are in tokens, prices in US dollars per million tokens.
 
-    `token_ratio`: tokens in prompts that the provider reports per token that we count; see `llm.services.learn_ratio`.
-    Learnt limits are stored with their evidence (`llm.learning.Evidence`); an admin can delete them. `found`: the facts
-    that the provider last reported (`llm.types.facts.ModelFacts`). The fields of the model follow these facts,
-    except the fields that `set_by_hand` names. `learnt_on`: the days on which answers proved a deviation, by its field.
+    `token_ratio`: the tokens of prompts that the provider reports, divided by our count (`llm.services.learn_ratio`).
+    Learnt limits are stored with their evidence (`llm.learning.Evidence`). An admin can delete them. `found`: the facts
+    that the provider last reported (`llm.types.facts.ModelFacts`). The fields of the model follow these facts, except
+    the fields that `set_by_hand` names. `learnt_on`: the day on which an answer proved a deviation, by its field.
     """
 
     class Tokenizer(TextChoices):
@@ -226,7 +229,7 @@ class Model(WithFace):
         default=True,
         help_text="Off: all system messages are joined into one at the start.",
     )
-    # Deviations of its server from the protocol. The first comes from reported facts, the others from answers.
+    # Deviations of its server from the protocol. The first comes from a trial call, the others from answers.
     written_calls = models.BooleanField(
         "writes tool calls as text",
         default=False,
@@ -265,10 +268,10 @@ class Model(WithFace):
     )
     default = models.BooleanField(default=False)
     enabled = models.BooleanField(default=True)
-    input_price = price("price of prompts", "Empty, here or for answers: calls have no cost.")
-    output_price = price("price of answers", "Reasoning included.")
-    cached_input_price = price("price of what the provider had in its cache", "Empty: the price of prompts.")
-    cache_write_price = price("price of what it put into its cache", "Empty: the price of prompts.")
+    input_price = price_field("price of prompts", "Empty, here or for answers: calls have no cost.")
+    output_price = price_field("price of answers", "Reasoning included.")
+    cached_input_price = price_field("price of what the provider had in its cache", "Empty: the price of prompts.")
+    cache_write_price = price_field("price of what it put into its cache", "Empty: the price of prompts.")
     token_ratio = models.FloatField(
         default=1.0, editable=False, validators=[MinValueValidator(0.5), MaxValueValidator(2.0)]
     )
@@ -323,25 +326,25 @@ class Model(WithFace):
     @property
     def offered_efforts(self) -> list[str]:
         """Return the efforts of reasoning that can be chosen, from the least to the greatest."""
-        accepted = self.efforts or (OFF_AND_ON if self.reasoning else ())
+        accepted = self.efforts or (DEFAULT_EFFORTS if self.reasoning else ())
         return [each for each in Effort.values if each in accepted]
 
     @property
     def least_effort(self) -> str | None:
-        """Return the effort for the product's own requests, such as titles and summaries; None to send no effort."""
+        """Return the effort for Glasshouse's own requests, such as titles and summaries; None to send no effort."""
         if self.own_effort:
             return None if self.own_effort == UNSPECIFIED else self.own_effort
         return next(iter(self.offered_efforts), None)
 
     @property
     def own_efforts(self) -> list[str | None]:
-        """Return the efforts to try for the product's own requests: the least, the next, and no effort."""
+        """Return the efforts to try for Glasshouse's own requests: the least, the next, and no effort."""
         least = self.least_effort
         if least is None:
             return [None]
         order = [each.value for each in Effort]
-        more = [each for each in self.offered_efforts if order.index(each) > order.index(least)]
-        return [least, *more[:1], None]
+        greater = [each for each in self.offered_efforts if order.index(each) > order.index(least)]
+        return [least, *greater[:1], None]
 
     @property
     def window(self) -> int:
@@ -350,7 +353,7 @@ class Model(WithFace):
 
     @property
     def image_limit(self) -> int | None:
-        """Return the maximum number of images in one prompt, or None if no limit is known."""
+        """Return the maximum number of images in one prompt: the smaller of the row's and the learnt one, or None."""
         limits = [limit for limit in (self.max_images, self.learnt_max_images) if limit is not None]
         return min(limits, default=None)
 
@@ -358,10 +361,10 @@ class Model(WithFace):
     def prices(self) -> Prices | None:
         """Return the prices, or None if prompts or answers have no price.
 
-        A missing price of the cache equals the price of prompts.
+        A missing price of the cache is the price of prompts.
         """
-        stored = (self.input_price, self.output_price, self.cached_input_price, self.cache_write_price)
-        prompt, answer, cached, written = (price if price is not None and price >= 0 else None for price in stored)
+        row_prices = (self.input_price, self.output_price, self.cached_input_price, self.cache_write_price)
+        prompt, answer, cached, written = (price if price is not None and price >= 0 else None for price in row_prices)
         if prompt is None or answer is None:
             return None
         return Prices(prompt, answer, prompt if cached is None else cached, prompt if written is None else written)

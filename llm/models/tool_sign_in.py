@@ -1,4 +1,4 @@
-"""Sign-ins of people at tool servers (OAuth 2.1): the workspace's clients, sign-ins that have begun, and grants."""
+"""Define the rows of sign-ins at tool servers (OAuth 2.1): the workspace's clients, begun sign-ins, and grants."""
 
 from typing import Any, ClassVar
 
@@ -17,7 +17,7 @@ MAX_ADDRESS = 2_000  # characters of an address, a client's name or a scope
 class ToolClient(models.Model):
     """The workspace as a client that registered itself at an authorization server. All people sign in through it.
 
-    `scope`: what it registered for. A server may refuse a sign-in that asks for more.
+    `scope`: the permissions for which it registered. A server may refuse a sign-in that asks for more.
     """
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
@@ -43,9 +43,9 @@ class ToolClient(models.Model):
 
 
 class PersonsTool(models.Model):
-    """One person, one tool server, and what a request to the authorization server needs.
+    """One person at one tool server, and the values for requests to the authorization server.
 
-    `address`: the tool server's address at the sign-in; its tokens go nowhere else. `resource`: the parameter of
+    `address`: the tool server's address at the sign-in. The tokens are sent only there. `resource`: the parameter of
     RFC 8707; empty if the tool server publishes no metadata. `auth_method`: how the client authenticates at
     `token_endpoint`.
     """
@@ -79,8 +79,9 @@ class ToolSignInQuerySet(models.QuerySet["ToolSignIn"]):
 class ToolSignIn(PersonsTool):
     """A sign-in that has begun. It is deleted when the browser returns, so a state works once.
 
-    `state` and `session` are SHA-256 digests. `session`: of the key of the browser's session; empty for a sign-in that
-    a program began. `then`: the page to open afterwards. `iss_required`: the answer must name the issuer (RFC 9207).
+    `state` and `session` are SHA-256 digests. `session`: the digest of the key of the browser's session; empty for a
+    sign-in that a program began. `then`: the page to open afterwards. `iss_required`: the answer must name the issuer
+    (RFC 9207).
     """
 
     state = models.CharField(max_length=64, unique=True)
@@ -104,9 +105,10 @@ class ToolGrantQuerySet(models.QuerySet["ToolGrant"]):
 class ToolGrant(PersonsTool):
     """A person's access to a tool server.
 
-    `version` counts the refreshes. `refreshing`: since when a process refreshes the tokens. `ended`: why the tokens no
-    longer work; the row stays so that the person reads the reason. `missing_scope`: the scope that the server wants for
-    a call that it refused. `tools` and `problems`: the last listing for this person, as in `ToolServer`.
+    `version`: the number of refreshes. `refreshing`: the time at which a process began to refresh the tokens. `ended`:
+    the reason why the tokens no longer work; the row stays so that the person reads it. `missing_scope`: the scope that
+    the server demands for a call that it refused. `tools` and `problems`: the last listing for this person, as in
+    `ToolServer`.
     """
 
     class End(models.TextChoices):

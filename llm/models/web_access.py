@@ -1,4 +1,4 @@
-"""Store which web hosts the workspace's tools may reach without asking, and which they may never reach."""
+"""Store the web hosts that tools may reach without asking, and those that they may never reach."""
 
 from typing import ClassVar
 
@@ -52,8 +52,8 @@ class WebAccess(models.Model):
 
     @property
     def lists(self) -> HostLists:
-        return HostLists(_patterns(self.allowed_hosts), _patterns(self.denied_hosts))
+        return HostLists(_parse_hosts(self.allowed_hosts), _parse_hosts(self.denied_hosts))
 
 
-def _patterns(text: str) -> frozenset[str]:
+def _parse_hosts(text: str) -> frozenset[str]:
     return frozenset(map(host_pattern, text.split()))

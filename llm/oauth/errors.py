@@ -1,11 +1,14 @@
-"""The failures of sign-ins at tool servers."""
+"""Define the failures of sign-ins at tool servers."""
 
 from core.errors import ProductError
 from core.sentences import Sentence
 
 
 class SignInRequired(Exception):
-    """A tool server cannot be asked until its person has signed in there. The sentence is for people and models."""
+    """A person must sign in at a tool server before a request can be sent there.
+
+    People and models read the sentence.
+    """
 
     def __init__(self, sentence: Sentence) -> None:
         super().__init__(sentence.english)
@@ -13,7 +16,7 @@ class SignInRequired(Exception):
 
 
 class SignInUnavailable(Exception):
-    """The tokens of a person cannot be refreshed at the moment. The sign-in itself may be fine."""
+    """The tokens of a person cannot be refreshed at the moment. The sign-in itself may still be valid."""
 
     def __init__(self, sentence: Sentence) -> None:
         super().__init__(sentence.english)
@@ -29,6 +32,6 @@ class GrantRefused(Exception):
         self.description = description
 
 
-def sign_in_failed(sentence: Sentence, *, code: str = "tool_sign_in_failed", status: int = 502) -> ProductError:
+def sign_in_error(sentence: Sentence, *, code: str = "tool_sign_in_failed", status: int = 502) -> ProductError:
     """Return the error for a sign-in that cannot begin or be completed."""
     return ProductError(code, sentence, status=status)

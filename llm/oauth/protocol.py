@@ -1,13 +1,15 @@
 """Speak OAuth 2.1 with a tool server and its authorization server, as the Model Context Protocol asks.
 
-1. `discover` asks the tool server without a token. Its refusal, or a well-known address, leads to its metadata (RFC
-   9728), and these to the metadata of the authorization server (RFC 8414, OpenID Connect Discovery).
-2. `register` makes the workspace a client there (RFC 7591).
-3. `authorization_url` is where the person's browser goes, with PKCE (S256), a state and the resource (RFC 8707).
-4. `exchange` trades the code for tokens, `refresh` renews them, and `revoke` ends them (RFC 7009).
+1. `discover` sends the tool server a request without a token. Its refusal, or a well-known address, leads to its
+   metadata (RFC 9728). They lead to the metadata of the authorization server (RFC 8414, OpenID Connect Discovery).
+2. `register_client` makes the workspace a client there (RFC 7591).
+3. `authorization_url` returns the address for the person's browser, with PKCE (S256), a state and the resource (RFC
+   8707).
+4. `exchange_code` trades the code for tokens, `refresh_tokens` renews them, and `revoke_token` ends them (RFC 7009).
 
-The documents are read by the classes of the protocol's package. Its own flow is not used: it waits in one process for a
-browser, and keeps one person's tokens. Import this module only to sign in: loading the package takes half a second.
+The documents are read with the classes of the package `mcp`. Its own flow is not used, since it waits in one process
+for a browser, and stores the tokens of one person. Import this module only to sign in: loading the package takes half a
+second.
 """
 
 import base64
@@ -40,7 +42,7 @@ from core.json_types import JsonObject
 from core.sentences import Sentence
 from core.text import clean
 from llm.models.tool_sign_in import MAX_ADDRESS
-from llm.oauth.errors import GrantRefused, SignInUnavailable, sign_in_failed
+from llm.oauth.errors import GrantRefused, SignInUnavailable, sign_in_error
 from llm.oauth.http import UNREACHABLE, send
 from llm.oauth.values import (
     GRANTS,
@@ -49,39 +51,42 @@ from llm.oauth.values import (
     OAuthClient,
     SignInDiscovery,
     SignInTarget,
-    TokenRequest,
+    TokenEndpoint,
     Tokens,
 )
 
-# The preferred one first. Servers disagree on how a secret is encoded for HTTP Basic, but not for a form.
+# In order of preference. Servers disagree on the encoding of a secret for HTTP Basic, but not for a form.
 AUTH_METHODS = ("client_secret_post", "client_secret_basic", "none")
-GOOGLE = "https://accounts.google.com"
+GOOGLE_ISSUER = "https://accounts.google.com"
 MAX_TOKEN = 20_000  # characters
-MAX_WORDS = 300  # characters of a server's own words in a sentence
-_DENIED = (401, 403)
-_TEMPORARY = ("temporarily_unavailable", "server_error", "slow_down")
+MAX_QUOTE = 300  # characters of a server's text in a sentence
+_DENIED_STATUSES = (401, 403)
+_TEMPORARY_ERRORS = ("temporarily_unavailable", "server_error", "slow_down")
 
 
 async def discover(target: SignInTarget) -> SignInDiscovery:
-    """Find the authorization server. Raises `tool_sign_in_unreachable` and `tool_sign_in_failed` (502)."""
-    challenge = await _challenge(target)
+    """Find the authorization server.
+
+    Raises `tool_sign_in_unreachable`, `tool_sign_in_issuer` and `tool_sign_in_failed` (502).
+    """
+    challenge = await _fetch_challenge(target)
     sources: list[str] = []
-    resource = await _resource(target, challenge, sources)
+    resource = await _fetch_resource_metadata(target, challenge, sources)
     if not target.issuer and resource is None:
         issuer = None
         expected = str(httpx2.URL(target.address).join("/")).rstrip("/")
     else:
         issuer = target.issuer or str(resource.authorization_servers[0] if resource is not None else "")
         expected = issuer
-    metadata = await _authorization_server(target, issuer, expected, sources)
+    metadata = await _fetch_server_metadata(target, issuer, expected, sources)
     methods = metadata.code_challenge_methods_supported
-    # The protocol asks clients to refuse a server that does not name PKCE. Some name nothing and support it; an
-    # administrator who names the client by hand vouches for those.
+    # The protocol demands that clients refuse a server that does not list PKCE. Some servers list nothing, but support
+    # it. An administrator who enters a client ID vouches for them.
     if "S256" not in (methods or ()) and (methods or not target.client_id):
-        raise sign_in_failed(
+        raise sign_in_error(
             Sentence(
-                "The sign-in of {name} does not say that it supports PKCE with S256, which protects codes. Ask its "
-                "operator, or enter the ID of a client of your own there.",
+                "The sign-in server of {name} does not list PKCE with S256, which protects codes. Ask its operator, or "
+                "enter the ID of your own client there.",
                 name=target.name,
             )
         )
@@ -94,7 +99,7 @@ async def discover(target: SignInTarget) -> SignInDiscovery:
         token_endpoint=str(metadata.token_endpoint),
         registration_endpoint=str(metadata.registration_endpoint or ""),
         revocation_endpoint=str(metadata.revocation_endpoint or ""),
-        # Without metadata nothing is named: such servers may refuse the parameter.
+        # Servers without metadata may refuse the parameter `resource`.
         resource=str(resource.resource) if resource is not None else "",
         scope=scope or "",
         auth_methods=tuple(metadata.token_endpoint_auth_methods_supported or ("client_secret_basic",)),
@@ -102,16 +107,16 @@ async def discover(target: SignInTarget) -> SignInDiscovery:
         iss_required=bool(metadata.authorization_response_iss_parameter_supported),
         sources=tuple(sources),
     )
-    _check(target, discovery)
+    _require_storable(target, discovery)
     return discovery
 
 
-async def _challenge(target: SignInTarget) -> httpx2.Response:
-    """Return the answer of the tool server to a request without a token."""
+async def _fetch_challenge(target: SignInTarget) -> httpx2.Response:
+    """Return the response of the tool server to a request without a token."""
     if target.sse:
         request = httpx2.Request("GET", target.address, headers={"Accept": "text/event-stream"})
     else:
-        hello: JsonObject = {
+        initialize: JsonObject = {
             "jsonrpc": "2.0",
             "id": 1,
             "method": "initialize",
@@ -122,30 +127,32 @@ async def _challenge(target: SignInTarget) -> httpx2.Response:
             },
         }
         accept = "application/json, text/event-stream"
-        request = httpx2.Request("POST", target.address, json=hello, headers={"Accept": accept})
+        request = httpx2.Request("POST", target.address, json=initialize, headers={"Accept": accept})
     return await send(request, target.named_hosts, body=False)
 
 
-async def _resource(
+async def _fetch_resource_metadata(
     target: SignInTarget, challenge: httpx2.Response, sources: list[str]
 ) -> ProtectedResourceMetadata | None:
     """Return the tool server's metadata, or None if it publishes none."""
-    named = extract_resource_metadata_from_www_auth(challenge) if challenge.status_code in _DENIED else None
-    for url in build_protected_resource_metadata_discovery_urls(named, target.address):
-        response = await _read(target, url)
+    metadata_url = (
+        extract_resource_metadata_from_www_auth(challenge) if challenge.status_code in _DENIED_STATUSES else None
+    )
+    for url in build_protected_resource_metadata_discovery_urls(metadata_url, target.address):
+        response = await _fetch_metadata(target, url)
         if response.status_code >= 500 or response.status_code == 429:
-            # A failing server says nothing about whether it has metadata.
-            raise _answered(response)
+            # A server that fails may still have metadata.
+            raise _status_error(response)
         metadata = await handle_protected_resource_response(response)
         if metadata is not None:
-            own = resource_url_from_server_url(target.address)
-            if not check_resource_allowed(requested_resource=own, configured_resource=str(metadata.resource)):
-                raise sign_in_failed(
+            own_url = resource_url_from_server_url(target.address)
+            if not check_resource_allowed(requested_resource=own_url, configured_resource=str(metadata.resource)):
+                raise sign_in_error(
                     Sentence(
-                        "{name} says that its sign-in is for {resource}, which is another address. Correct the URL of "
-                        "the tool server, or tell its operator.",
+                        "The sign-in of {name} is for another address, {resource}. Correct the URL of the tool server, "
+                        "or tell its operator.",
                         name=target.name,
-                        resource=str(metadata.resource)[:MAX_WORDS],
+                        resource=str(metadata.resource)[:MAX_QUOTE],
                     )
                 )
             sources.append(url)
@@ -153,51 +160,51 @@ async def _resource(
     return None
 
 
-async def _authorization_server(
+async def _fetch_server_metadata(
     target: SignInTarget, issuer: str | None, expected: str, sources: list[str]
 ) -> OAuthMetadata:
     for url in build_oauth_authorization_server_metadata_discovery_urls(issuer, target.address):
-        response = await _read(target, url)
-        going_on, metadata = await handle_auth_metadata_response(response)
-        if not going_on:
-            raise _answered(response)
+        response = await _fetch_metadata(target, url)
+        should_continue, metadata = await handle_auth_metadata_response(response)
+        if not should_continue:
+            raise _status_error(response)
         if metadata is None:
             continue
-        # Servers of Google and others differ from their tool servers' documents by the slash at the end. Both spellings
-        # lead to the same metadata (RFC 8414, section 3.1), so they name the same server.
+        # The issuers of Google and others differ from those in the documents of their tool servers by a slash at the
+        # end. Both spellings lead to the same metadata (RFC 8414, section 3.1), so they name the same server.
         if str(metadata.issuer).rstrip("/") != expected.rstrip("/"):
-            raise sign_in_failed(
+            raise sign_in_error(
                 Sentence(
                     "The sign-in server of {name} calls itself “{issuer}”, not “{expected}”. A sign-in there would not "
                     "be safe. Tell an administrator.",
                     name=target.name,
-                    issuer=str(metadata.issuer)[:MAX_WORDS],
-                    expected=expected[:MAX_WORDS],
+                    issuer=str(metadata.issuer)[:MAX_QUOTE],
+                    expected=expected[:MAX_QUOTE],
                 ),
                 code="tool_sign_in_issuer",
             )
         sources.append(url)
         return metadata
-    raise sign_in_failed(
+    raise sign_in_error(
         Sentence(
-            "{name} does not say where people sign in. Check its URL, or enter the issuer of its sign-in server.",
+            "{name} does not name its sign-in server. Check its URL, or enter the issuer of its sign-in server.",
             name=target.name,
         )
     )
 
 
-async def _read(target: SignInTarget, url: str) -> httpx2.Response:
+async def _fetch_metadata(target: SignInTarget, url: str) -> httpx2.Response:
     try:
         request = create_oauth_metadata_request(url)
     except (httpx2.InvalidURL, ValueError) as error:
-        raise sign_in_failed(
-            Sentence("{name} names an address that is none: {url}.", name=target.name, url=clean(url)[:MAX_WORDS])
+        raise sign_in_error(
+            Sentence("{name} names an invalid address: {url}.", name=target.name, url=clean(url)[:MAX_QUOTE])
         ) from error
     return await send(request, target.named_hosts)
 
 
-def _check(target: SignInTarget, discovery: SignInDiscovery) -> None:
-    """Refuse addresses that are too long to be stored, and browsers' addresses without encryption."""
+def _require_storable(target: SignInTarget, discovery: SignInDiscovery) -> None:
+    """Raise `tool_sign_in_failed` for texts that are too long to store, and for a sign-in page without encryption."""
     texts = (
         discovery.issuer,
         discovery.authorization_endpoint,
@@ -208,37 +215,38 @@ def _check(target: SignInTarget, discovery: SignInDiscovery) -> None:
         discovery.scope,
     )
     if any(len(text) > MAX_ADDRESS for text in texts):
-        raise sign_in_failed(
+        raise sign_in_error(
             Sentence("The description of the sign-in of {name} is too long. Tell its operator.", name=target.name)
         )
     page = httpx2.URL(discovery.authorization_endpoint)
     if page.scheme != "https" and page.host not in target.named_hosts:
-        raise sign_in_failed(
+        raise sign_in_error(
             Sentence(
                 "The page on which people sign in to {name} must begin with https://: {url}.",
                 name=target.name,
-                url=discovery.authorization_endpoint[:MAX_WORDS],
+                url=discovery.authorization_endpoint[:MAX_QUOTE],
             )
         )
 
 
-async def register(
+async def register_client(
     target: SignInTarget, discovery: SignInDiscovery, *, redirect_uri: str, site: str, scope: str
 ) -> OAuthClient:
-    """Register the workspace as a client. `scope`: what it will ask for.
+    """Register the workspace as a client. `scope`: the permissions that it will ask for.
 
-    Raises `tool_sign_in_registration` (502) if the server refuses it.
+    Raises `tool_sign_in_registration` if the server refuses it, `tool_sign_in_unreachable` and `tool_sign_in_failed`
+    (502).
     """
-    supported = [method for method in AUTH_METHODS if method in discovery.auth_methods]
-    if not supported:
-        raise sign_in_failed(
+    methods = [method for method in AUTH_METHODS if method in discovery.auth_methods]
+    if not methods:
+        raise sign_in_error(
             Sentence(
-                "The sign-in server of {name} wants clients to authenticate with {methods}, which is not supported.",
+                "The sign-in server of {name} requires the client authentication {methods}, which is not supported.",
                 name=target.name,
-                methods=", ".join(discovery.auth_methods)[:MAX_WORDS],
+                methods=", ".join(discovery.auth_methods)[:MAX_QUOTE],
             )
         )
-    metadata = client_metadata(redirect_uri=redirect_uri, site=site, auth_method=supported[0], scope=scope)
+    metadata = client_metadata(redirect_uri=redirect_uri, site=site, auth_method=methods[0], scope=scope)
     body = metadata.model_dump(by_alias=True, mode="json", exclude_none=True)
     request = httpx2.Request("POST", discovery.registration_endpoint, json=body)
     response = await send(request, target.named_hosts)
@@ -246,13 +254,13 @@ async def register(
         client = await handle_registration_response(response)
         check_registration_usable(client)
     except OAuthRegistrationError as error:
-        raise _registration_refused(target, response) from error
+        raise _registration_error(target, response) from error
     if len(client.client_id) > MAX_ADDRESS or len(client.client_secret or "") > MAX_TOKEN:
-        raise _registration_refused(target, response)
+        raise _registration_error(target, response)
     return OAuthClient(
         client.client_id,
         client.client_secret or "",
-        client.token_endpoint_auth_method or supported[0],
+        client.token_endpoint_auth_method or methods[0],
         REGISTERED,
         client.client_secret_expires_at or 0,
     )
@@ -278,7 +286,7 @@ def client_metadata(*, redirect_uri: str, site: str, auth_method: str, scope: st
 def authorization_url(
     discovery: SignInDiscovery, client: OAuthClient, *, redirect_uri: str, state: str, challenge: str, scope: str
 ) -> str:
-    """Return the address of the page on which the person signs in. `challenge`: that of PKCE."""
+    """Return the address of the page on which the person signs in. `challenge`: the challenge of PKCE."""
     parameters = {
         "response_type": "code",
         "client_id": client.client_id,
@@ -289,13 +297,13 @@ def authorization_url(
     }
     if discovery.resource:
         parameters["resource"] = discovery.resource
-    if discovery.issuer.rstrip("/") == GOOGLE:
-        # Google gives refresh tokens for these parameters, and not for the scope `offline_access`.
+    if discovery.issuer.rstrip("/") == GOOGLE_ISSUER:
+        # Google sends refresh tokens for these parameters, not for the scope `offline_access`.
         parameters |= {"access_type": "offline", "prompt": "consent"}
     if scope:
         parameters["scope"] = scope
         if "offline_access" in scope.split():
-            parameters["prompt"] = "consent"  # OpenID Connect Core 11 asks for it
+            parameters["prompt"] = "consent"  # required by OpenID Connect Core, section 11
     return str(httpx2.URL(discovery.authorization_endpoint).copy_merge_params(parameters))
 
 
@@ -316,7 +324,7 @@ def issuer_matches(iss: str | None, *, issuer: str, required: bool) -> bool:
     return True
 
 
-async def exchange(to: TokenRequest, *, code: str, verifier: str, redirect_uri: str) -> Tokens:
+async def exchange_code(endpoint: TokenEndpoint, *, code: str, verifier: str, redirect_uri: str) -> Tokens:
     """Return the tokens for a code. Raises `GrantRefused` and `SignInUnavailable`."""
     form = {
         "grant_type": "authorization_code",
@@ -324,65 +332,68 @@ async def exchange(to: TokenRequest, *, code: str, verifier: str, redirect_uri: 
         "redirect_uri": redirect_uri,
         "code_verifier": verifier,
     }
-    return await _tokens(to, form)
+    return await _request_tokens(endpoint, form)
 
 
-async def refresh(to: TokenRequest, *, refresh_token: str) -> Tokens:
+async def refresh_tokens(endpoint: TokenEndpoint, *, refresh_token: str) -> Tokens:
     """Return new tokens for a refresh token. Raises `GrantRefused` and `SignInUnavailable`."""
-    return await _tokens(to, {"grant_type": "refresh_token", "refresh_token": refresh_token})
+    return await _request_tokens(endpoint, {"grant_type": "refresh_token", "refresh_token": refresh_token})
 
 
-def scope_wanted(response: httpx2.Response) -> str | None:
-    """Return the scope for which a tool server refuses a call, empty if it does not name it; else None."""
+def missing_scope(response: httpx2.Response) -> str | None:
+    """Return the scope that a tool server demands for a refused call, empty if it is not named.
+
+    None for other responses.
+    """
     if extract_field_from_www_auth(response, "error") != "insufficient_scope":
         return None
     return clean(extract_scope_from_www_auth(response) or "")
 
 
-async def revoke(to: TokenRequest, *, token: str, hint: str) -> None:
-    """Ask the server to end a token (RFC 7009). `hint`: its kind. Raises `SignInUnavailable`."""
-    response = await _post(to, {"token": token, "token_type_hint": hint})
+async def revoke_token(endpoint: TokenEndpoint, *, token: str, hint: str) -> None:
+    """Revoke a token (RFC 7009). `hint`: the kind of the token. Raises `SignInUnavailable`."""
+    response = await _post_form(endpoint, {"token": token, "token_type_hint": hint})
     if response.status_code != 200:
         raise SignInUnavailable(_status_sentence(response))
 
 
-async def _tokens(to: TokenRequest, form: Mapping[str, str]) -> Tokens:
-    response = await _post(to, {**form, **({"resource": to.resource} if to.resource else {})})
+async def _request_tokens(endpoint: TokenEndpoint, form: Mapping[str, str]) -> Tokens:
+    response = await _post_form(endpoint, {**form, **({"resource": endpoint.resource} if endpoint.resource else {})})
     host = response.request.url.host
-    code, description = _error_of(response)
-    # Some servers answer a refusal with status 200.
-    if code and code not in _TEMPORARY and response.status_code < 500 and response.status_code != 429:
+    code, description = _read_error(response)
+    # Some servers refuse with status 200.
+    if code and code not in _TEMPORARY_ERRORS and response.status_code < 500 and response.status_code != 429:
         raise GrantRefused(code, description)
     if response.status_code not in (200, 201):
         raise SignInUnavailable(_status_sentence(response))
     try:
         token = OAuthToken.model_validate_json(response.content)
     except ValidationError as error:
-        raise SignInUnavailable(Sentence("{host} gave an answer that cannot be read.", host=host)) from error
+        raise SignInUnavailable(Sentence("{host} sent an unreadable answer.", host=host)) from error
     refresh_token, scope = token.refresh_token or "", token.scope or ""
     if max(len(token.access_token), len(refresh_token)) > MAX_TOKEN or len(scope) > MAX_ADDRESS:
-        raise SignInUnavailable(Sentence("{host} gave an answer that is too large.", host=host))
+        raise SignInUnavailable(Sentence("{host} sent an answer that is too large.", host=host))
     if not (token.access_token.isascii() and token.access_token.isprintable()):
-        raise SignInUnavailable(Sentence("{host} gave a token that cannot be sent.", host=host))
+        raise SignInUnavailable(Sentence("{host} sent a token with characters that no header can hold.", host=host))
     return Tokens(token.access_token, refresh_token, token.expires_in, scope)
 
 
-async def _post(to: TokenRequest, form: Mapping[str, str]) -> httpx2.Response:
+async def _post_form(endpoint: TokenEndpoint, form: Mapping[str, str]) -> httpx2.Response:
     """Send a form to a token endpoint, with the client's authentication (RFC 6749, section 2.3.1)."""
-    fields = {**form, "client_id": to.client_id}
+    fields = {**form, "client_id": endpoint.client_id}
     headers = {"Accept": "application/json"}
-    if to.client_secret and to.auth_method == "client_secret_post":
-        fields["client_secret"] = to.client_secret
-    elif to.client_secret and to.auth_method == "client_secret_basic":
-        pair = f"{quote(to.client_id, safe='')}:{quote(to.client_secret, safe='')}"
+    if endpoint.client_secret and endpoint.auth_method == "client_secret_post":
+        fields["client_secret"] = endpoint.client_secret
+    elif endpoint.client_secret and endpoint.auth_method == "client_secret_basic":
+        pair = f"{quote(endpoint.client_id, safe='')}:{quote(endpoint.client_secret, safe='')}"
         headers["Authorization"] = f"Basic {base64.b64encode(pair.encode()).decode()}"
     try:
-        return await send(httpx2.Request("POST", to.endpoint, data=fields, headers=headers), to.named_hosts)
+        return await send(httpx2.Request("POST", endpoint.url, data=fields, headers=headers), endpoint.named_hosts)
     except ProductError as error:
         raise SignInUnavailable(error.sentence) from error
 
 
-def _error_of(response: httpx2.Response) -> tuple[str, str]:
+def _read_error(response: httpx2.Response) -> tuple[str, str]:
     """Return the error code and description of a response, or empty texts."""
     try:
         body = response.json()
@@ -391,18 +402,18 @@ def _error_of(response: httpx2.Response) -> tuple[str, str]:
     if not isinstance(body, dict) or not isinstance(body.get("error"), str):
         return "", ""
     description = body.get("error_description")
-    return clean(body["error"])[:100], clean(description if isinstance(description, str) else "")[:MAX_WORDS]
+    return clean(body["error"])[:100], clean(description if isinstance(description, str) else "")[:MAX_QUOTE]
 
 
-def _registration_refused(target: SignInTarget, response: httpx2.Response) -> ProductError:
-    code, description = _error_of(response)
+def _registration_error(target: SignInTarget, response: httpx2.Response) -> ProductError:
+    code, description = _read_error(response)
     sentence = Sentence(
-        "The sign-in server of {name} does not register this workspace as a client, and says: {reason}. An "
-        "administrator can enter the ID of a client that was made there by hand.",
+        "The sign-in server of {name} does not register this workspace as a client: {reason}. An administrator can "
+        "create a client there by hand, and enter its ID.",
         name=target.name,
         reason=(description or code or str(response.status_code)).rstrip("."),
     )
-    return sign_in_failed(sentence, code="tool_sign_in_registration")
+    return sign_in_error(sentence, code="tool_sign_in_registration")
 
 
 def _status_sentence(response: httpx2.Response) -> Sentence:
@@ -411,6 +422,6 @@ def _status_sentence(response: httpx2.Response) -> Sentence:
     )
 
 
-def _answered(response: httpx2.Response) -> ProductError:
+def _status_error(response: httpx2.Response) -> ProductError:
     sentence = Sentence("{why} Try again, or tell an administrator.", why=_status_sentence(response))
-    return sign_in_failed(sentence, code=UNREACHABLE)
+    return sign_in_error(sentence, code=UNREACHABLE)

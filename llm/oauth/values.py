@@ -1,13 +1,13 @@
-"""The values of a sign-in that pass between the protocol and the rows."""
+"""Define the values that the protocol of a sign-in and its rows exchange."""
 
 from dataclasses import dataclass
 from typing import TypedDict
 
 import httpx2
 
-PRODUCT = "Glasshouse"  # the name of the client that people read when they sign in
+PRODUCT = "Glasshouse"  # the client's name that people see when they sign in
 GRANTS = ("authorization_code", "refresh_token")
-# How the client of a sign-in came about.
+# Sources of the client of a sign-in.
 BY_HAND = "by_hand"
 REGISTERED = "registered"
 DOCUMENT = "document"
@@ -15,7 +15,7 @@ DOCUMENT = "document"
 
 @dataclass(frozen=True, slots=True)
 class SignInTarget:
-    """A tool server whose people sign in, as its administrator describes it. Empty fields are to be discovered."""
+    """A tool server where people sign in, as its administrator describes it. Empty fields have to be discovered."""
 
     name: str
     address: str
@@ -32,11 +32,11 @@ class SignInTarget:
 
 @dataclass(frozen=True, slots=True)
 class SignInDiscovery:
-    """The authorization server of a tool server. Endpoints that it does not have are empty.
+    """The authorization server of a tool server. Endpoints that it lacks are empty.
 
-    `resource`: the tool server's own name for itself (RFC 8707). `scope`: what to ask for. `auth_methods`: how clients
-    may authenticate at the token endpoint. `documents`: a client may name itself by the address of its document.
-    `sources`: the addresses from which this was read.
+    `resource`: the tool server's identifier (RFC 8707). `scope`: the permissions to ask for. `auth_methods`: ways in
+    which clients may authenticate at the token endpoint. `documents`: the address of a document may be a client's ID.
+    `iss_required`: answers must name the issuer (RFC 9207). `sources`: the addresses of the documents that were read.
     """
 
     issuer: str
@@ -53,7 +53,7 @@ class SignInDiscovery:
 
 
 class ClientDocument(TypedDict):
-    """The workspace as a client, in the members of RFC 7591."""
+    """The description of the workspace as a client, with the members of RFC 7591."""
 
     client_id: str
     client_name: str
@@ -65,7 +65,7 @@ class ClientDocument(TypedDict):
 
 
 class StoredDiscovery(TypedDict):
-    """The newest discovery, as an administrator reads it. Stored in `ToolServer.sign_in`. No sign-in relies on it."""
+    """The newest discovery, stored in `ToolServer.sign_in` for administrators to read. No sign-in uses it."""
 
     at: str
     issuer: str
@@ -94,10 +94,10 @@ class OAuthClient:
 
 
 @dataclass(frozen=True, slots=True)
-class TokenRequest:
-    """Names the receiver and the sender of a request about tokens."""
+class TokenEndpoint:
+    """An endpoint for requests about tokens, and the client that sends them."""
 
-    endpoint: str
+    url: str
     client_id: str
     client_secret: str
     auth_method: str
@@ -107,7 +107,10 @@ class TokenRequest:
 
 @dataclass(frozen=True, slots=True)
 class Tokens:
-    """The tokens of a response. `expires_in`: seconds; None if the server does not say. Empty fields are unchanged."""
+    """The tokens of a response. `expires_in`: seconds, or None if unknown.
+
+    Empty: the response does not change the field.
+    """
 
     access_token: str
     refresh_token: str = ""
@@ -116,7 +119,7 @@ class Tokens:
 
 
 def client_document(*, client_id: str, site: str, redirect_uri: str) -> ClientDocument:
-    """Return the document by which a client names itself. `client_id`: the address of the document."""
+    """Return the document that describes the workspace as a client. `client_id`: the address of the document."""
     return {
         "client_id": client_id,
         "client_name": PRODUCT,

@@ -1,4 +1,4 @@
-"""Give tool calls unique ids, which are also plain and short if the protocol demands it."""
+"""Give tool calls unique ids. If the protocol demands it, the ids are short and have only plain characters."""
 
 import hashlib
 import re
@@ -14,14 +14,14 @@ _NOT_PLAIN = re.compile(r"[^a-zA-Z0-9_-]")
 class CallIds:
     """Unique ids for the calls of one request.
 
-    Some servers send no ids or number the calls of each step, so `call_0` occurs in every cycle of a conversation.
-    `longest`: the greatest length that the protocol allows, for ids of ASCII letters, digits, `_` and `-`; None if it
-    accepts any id. `exactly`: every id has this length, and only letters and digits.
+    Some servers send no ids, or number the calls of each step, so `call_0` occurs in every step of a conversation.
+    `max_length`: the maximum that the protocol allows, for ids of ASCII letters, digits, `_` and `-`. None: it accepts
+    any id. `exact`: every id has exactly this length, and only letters and digits.
     """
 
-    def __init__(self, longest: int | None, *, exactly: bool = False) -> None:
-        self._longest = longest
-        self._exactly = exactly
+    def __init__(self, max_length: int | None, *, exact: bool = False) -> None:
+        self._max_length = max_length
+        self._exact = exact
         self._sent: dict[str, str] = {}  # the latest sent id, by original id
         # Sent ids of calls without a result, by original id.
         self._unanswered: defaultdict[str, deque[str]] = defaultdict(deque)
@@ -30,48 +30,48 @@ class CallIds:
     def reserve(self, messages: Sequence[ModelMessage]) -> frozenset[int]:
         """Reserve the ids of the messages whose reasoning can be sent back unchanged. Returns their indices.
 
-        If two messages use one id, the later one keeps it: it belongs to the running turn, which servers check most.
+        If two messages use the same id, the later one keeps it: servers check the messages of the running turn most.
         """
-        places: set[int] = set()
-        for place in range(len(messages) - 1, -1, -1):
-            message = messages[place]
+        indices: set[int] = set()
+        for index in range(len(messages) - 1, -1, -1):
+            message = messages[index]
             ids = {call.id for call in message.tool_calls}
             if message.reasoning is not None and len(ids) == len(message.tool_calls) and ids.isdisjoint(self._used):
-                places.add(place)
+                indices.add(index)
                 self._used |= ids
-        return frozenset(places)
+        return frozenset(indices)
 
     def keep(self, message: ModelMessage) -> None:
-        """Use the ids of this message's calls unchanged. The results that follow belong to them."""
+        """Use the ids of this message's calls unchanged. The results that follow refer to them."""
         for call in message.tool_calls:
             self._use(call.id, call.id)
 
-    def of_call(self, id_: str) -> str:
+    def id_for_call(self, id_: str) -> str:
         """Return the id to send for a call with this original id."""
-        if self._exactly:
-            return self._of_length(id_, self._longest or len(id_))
-        plain = id_ if self._longest is None else (_NOT_PLAIN.sub("_", id_) or "call")[: self._longest]
-        sent = plain = plain or "call"
-        while sent in self._used:
+        if self._exact:
+            return self._exact_id(id_, self._max_length or len(id_))
+        plain = id_ if self._max_length is None else (_NOT_PLAIN.sub("_", id_) or "call")[: self._max_length]
+        new_id = plain = plain or "call"
+        while new_id in self._used:
             number = f"_{len(self._used)}"
-            sent = plain[: None if self._longest is None else self._longest - len(number)] + number
-        return self._use(id_, sent)
+            new_id = plain[: None if self._max_length is None else self._max_length - len(number)] + number
+        return self._use(id_, new_id)
 
-    def _of_length(self, id_: str, length: int) -> str:
-        sent = id_
+    def _exact_id(self, id_: str, length: int) -> str:
+        new_id = id_
         number = 0
-        while len(sent) != length or not (sent.isascii() and sent.isalnum()) or sent in self._used:
-            sent = hashlib.sha256(f"{id_} {number}".encode()).hexdigest()[:length]
+        while len(new_id) != length or not (new_id.isascii() and new_id.isalnum()) or new_id in self._used:
+            new_id = hashlib.sha256(f"{id_} {number}".encode()).hexdigest()[:length]
             number += 1
-        return self._use(id_, sent)
+        return self._use(id_, new_id)
 
-    def _use(self, id_: str, sent: str) -> str:
-        self._used.add(sent)
-        self._sent[id_] = sent
-        self._unanswered[id_].append(sent)
-        return sent
+    def _use(self, id_: str, new_id: str) -> str:
+        self._used.add(new_id)
+        self._sent[id_] = new_id
+        self._unanswered[id_].append(new_id)
+        return new_id
 
-    def of_result(self, id_: str) -> str:
+    def id_for_result(self, id_: str) -> str:
         """Return the sent id of the call to which a result belongs.
 
         It is the oldest call with this original id that has no result, else the latest call.
@@ -80,21 +80,21 @@ class CallIds:
         return waiting.popleft() if waiting else self._sent.get(id_, id_)
 
 
-def with_own_ids(messages: Sequence[ModelMessage]) -> tuple[ModelMessage, ...]:
+def with_unique_ids(messages: Sequence[ModelMessage]) -> tuple[ModelMessage, ...]:
     """Return the messages with a unique id for each call and its result.
 
-    Calls whose reasoning is sent back keep their ids, since servers may recognise them by these.
+    Calls whose reasoning is sent back keep their ids, since servers may use them to find the calls.
     """
-    ids = CallIds(longest=None)
-    sent: list[ModelMessage] = []
-    unchanged = ids.reserve(messages)
-    for place, message in enumerate(messages):
+    ids = CallIds(max_length=None)
+    result: list[ModelMessage] = []
+    reserved = ids.reserve(messages)
+    for index, message in enumerate(messages):
         if message.role == "tool":
-            message = replace(message, tool_call_id=ids.of_result(message.tool_call_id or ""))
-        elif place in unchanged:
+            message = replace(message, tool_call_id=ids.id_for_result(message.tool_call_id or ""))
+        elif index in reserved:
             ids.keep(message)
         elif message.tool_calls:
-            calls = tuple(replace(call, id=ids.of_call(call.id)) for call in message.tool_calls)
+            calls = tuple(replace(call, id=ids.id_for_call(call.id)) for call in message.tool_calls)
             message = replace(message, tool_calls=calls)
-        sent.append(message)
-    return tuple(sent)
+        result.append(message)
+    return tuple(result)

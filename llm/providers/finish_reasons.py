@@ -3,12 +3,12 @@
 All protocols share one table, since gateways pass on the words of the provider behind them. An unknown word becomes
 `other`, since such an answer may be incomplete.
 
-To add a word, put it into `_GOOD_ENDS`, `_LENGTHS`, `_CALLS`, `_FILTERED`, `_REASONS` or `_FAILED`.
+To add a word, put it into `_NORMAL_ENDS`, `_LENGTHS`, `_CALLS`, `_FILTERED`, `_REASONS` or `_FAILURES`.
 """
 
 from llm.types.model_call import FinishReason
 
-_GOOD_ENDS = (
+_NORMAL_ENDS = (
     *("stop", "eos", "eos_token", "end_turn", "end_of_turn", "stop_sequence", "stop_token", "stop_str", "end", "eot"),
     *("complete", "completed", "done", "finished", "normal", "reason_stop"),
 )
@@ -22,7 +22,7 @@ _FILTERED = (
     *("image_safety", "image_prohibited_content", "image_recitation"),
 )
 _REASONS: dict[str, FinishReason] = {
-    **dict.fromkeys(_GOOD_ENDS, "stop"),
+    **dict.fromkeys(_NORMAL_ENDS, "stop"),
     **dict.fromkeys(_LENGTHS, "length"),
     **dict.fromkeys(_CALLS, "tool_calls"),
     **dict.fromkeys(_FILTERED, "content_filter"),
@@ -32,12 +32,17 @@ _REASONS: dict[str, FinishReason] = {
     "refusal": "refusal",
     "pause_turn": "pause",  # Anthropic
 }
-# The server gave up: OpenRouter and Mistral; DeepSeek; vLLM; GLM; Cohere; watsonx.
-_FAILED = ("error", "insufficient_system_resource", "abort", "aborted", "network_error", "timeout", "time_limit")
-_NONE = ("", "null", "none", "finish_reason_unspecified")  # DashScope's, while the answer goes on; Gemini's
+# Words for an answer that the server gave up: of OpenRouter and Mistral, DeepSeek, vLLM, GLM, Cohere, watsonx.
+_FAILURES = ("error", "insufficient_system_resource", "abort", "aborted", "network_error", "timeout", "time_limit")
+_UNFINISHED = (
+    "",
+    "null",
+    "none",
+    "finish_reason_unspecified",
+)  # DashScope sends one while the answer continues, Gemini the last
 
 
-def _plain(word: str) -> str:
+def _normalize(word: str) -> str:
     """Return a word in its normalised form.
 
     Google adds a detail after a colon: “content_filter: SAFETY”. Vercel uses hyphens.
@@ -47,14 +52,14 @@ def _plain(word: str) -> str:
 
 def is_finish(word: str) -> bool:
     """Return whether a server's word means that the answer has ended."""
-    return _plain(word) not in _NONE
+    return _normalize(word) not in _UNFINISHED
 
 
 def is_failure(word: str) -> bool:
     """Return whether a server's word means that the server gave up."""
-    return _plain(word) in _FAILED
+    return _normalize(word) in _FAILURES
 
 
-def finish_reason(word: str) -> FinishReason:
+def to_finish_reason(word: str) -> FinishReason:
     """Return the finish reason for a server's word."""
-    return _REASONS.get(_plain(word), "other")
+    return _REASONS.get(_normalize(word), "other")

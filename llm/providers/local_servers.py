@@ -1,4 +1,4 @@
-"""Ask local servers for facts outside of their protocol: the window allocated for a model, the tokens in a prompt.
+"""Ask local servers for facts outside of the chat protocol: the window allocated for a model, the tokens in a prompt.
 
 The shape of an answer identifies the server. The status does not, since some servers answer unknown paths with a page
 and status 200.
@@ -11,43 +11,45 @@ from typing import Any
 from core.errors import ModelError
 from core.json_types import JsonObject
 from llm.providers.connection import Connection
-from llm.providers.streaming import members, tokens
-from llm.types.model_call import Allocated
+from llm.providers.streaming import as_object, token_count
+from llm.types.model_call import AllocatedWindow
 
 REQUEST_TIMEOUT = 2.0  # seconds
 
 
-async def ask(server: Connection, path: str, body: Mapping[str, Any] | None = None) -> JsonObject:
-    """Return the JSON object that the server answers to a GET, or to a POST with `body`; {} after a failure."""
+async def request_object(server: Connection, path: str, body: Mapping[str, Any] | None = None) -> JsonObject:
+    """Send a GET, or a POST with `body`, and return the JSON object of the answer; {} after a failure."""
     try:
         async with asyncio.timeout(REQUEST_TIMEOUT):
-            return members(await server.answer(path, body))
+            return as_object(await server.request_json(path, body))
     except (ModelError, TimeoutError):
         return {}
 
 
 async def count_prompt(server: Connection, body: Mapping[str, Any]) -> int | None:
     """Return the tokens in a Chat Completions request, as vLLM or llama.cpp counts them; None for other servers."""
-    answer = await ask(server, "/tokenize", body)
+    answer = await request_object(server, "/tokenize", body)
     if "count" in answer:  # vLLM
-        return tokens(answer["count"]) or None
+        return token_count(answer["count"]) or None
     if not isinstance(answer.get("tokens"), list):
         return None
-    prompt = (await ask(server, "/apply-template", body)).get("prompt")
+    prompt = (await request_object(server, "/apply-template", body)).get("prompt")
     if not isinstance(prompt, str):
         return None
-    prompt_tokens = (await ask(server, "/tokenize", {"content": prompt})).get("tokens")
+    prompt_tokens = (await request_object(server, "/tokenize", {"content": prompt})).get("tokens")
     return len(prompt_tokens) or None if isinstance(prompt_tokens, list) else None
 
 
-async def allocated(server: Connection, model: str) -> Allocated | None:
+async def allocated_window(server: Connection, model: str) -> AllocatedWindow | None:
     """Return the window that Ollama or llama.cpp has allocated for a model; None for other servers."""
-    running = (await ask(server, "/api/ps")).get("models")
-    if isinstance(running, list):
+    running_models = (await request_object(server, "/api/ps")).get("models")
+    if isinstance(running_models, list):
         names = (model, f"{model}:latest")
-        loaded = [each for each in running if isinstance(each, dict) and each.get("name") in names]
-        return Allocated("ollama", tokens(loaded[0].get("context_length")) or None if loaded else None)
-    settings = (await ask(server, "/props")).get("default_generation_settings")
+        matching_models = [each for each in running_models if isinstance(each, dict) and each.get("name") in names]
+        return AllocatedWindow(
+            "ollama", token_count(matching_models[0].get("context_length")) or None if matching_models else None
+        )
+    settings = (await request_object(server, "/props")).get("default_generation_settings")
     if isinstance(settings, dict):
-        return Allocated("llama.cpp", tokens(settings.get("n_ctx")) or None)
+        return AllocatedWindow("llama.cpp", token_count(settings.get("n_ctx")) or None)
     return None

@@ -1,7 +1,7 @@
 """Speak Ollama's own protocol: https://docs.ollama.com/api.
 
-Unlike Ollama's OpenAI-compatible protocol it lets a request set the size of the window. A prompt that is too long for
-the window is an error: every request asks the server not to shorten it.
+Unlike Ollama's OpenAI-compatible protocol, it lets a request set the size of the window. Every request asks the server
+not to shorten the prompt, so a prompt that is too long for the window is an error.
 """
 
 import base64
@@ -15,11 +15,19 @@ from core.errors import ModelError
 from core.json_types import JsonObject
 from llm.providers import errors, local_servers
 from llm.providers.connection import Connection
-from llm.providers.finish_reasons import finish_reason
-from llm.providers.streaming import MAX_DETAIL_LENGTH, MAX_EVENT, HttpClient, StepReader, model_names, parse, tokens
-from llm.step_filters.valid_calls import json_object
+from llm.providers.finish_reasons import to_finish_reason
+from llm.providers.streaming import (
+    MAX_DETAIL_LENGTH,
+    MAX_EVENT_BYTES,
+    HttpClient,
+    StepReader,
+    model_names,
+    parse_object,
+    token_count,
+)
+from llm.step_filters.valid_calls import to_json_object
 from llm.types.model_call import (
-    Allocated,
+    AllocatedWindow,
     ModelMessage,
     ModelRequest,
     ReasoningDelta,
@@ -33,40 +41,40 @@ from llm.types.model_call import (
     Usage,
 )
 
-_NO_ANSWER = ("load", "unload")  # the server has only loaded or unloaded the model
-_THINK: dict[str, bool | str] = {"none": False, "minimal": "low", "xhigh": "high", "max": "high"}
+_NO_ANSWER_REASONS = ("load", "unload")  # the server has only loaded or unloaded the model
+_THINK_VALUES: dict[str, bool | str] = {"none": False, "minimal": "low", "xhigh": "high", "max": "high"}
 
 
 class OllamaClient(HttpClient):
     """Client of Ollama's own protocol."""
 
     # The protocol cannot demand a tool call, forbid parallel calls or set the verbosity.
-    unknown = ("tool_choice", "parallel_tool_calls", "verbosity")
+    missing_parameters = ("tool_choice", "parallel_tool_calls", "verbosity")
 
-    def __init__(self, base_url: str, api_key: str, silence: float) -> None:
-        super().__init__(Connection(server_url(base_url), api_key, silence), api_key)
-        self._without_levels: set[str] = set()  # models that only switch thinking on and off
+    def __init__(self, base_url: str, api_key: str, silence_timeout: float) -> None:
+        super().__init__(Connection(server_url(base_url), api_key, silence_timeout), api_key)
+        self._without_levels: set[str] = set()  # models whose thinking can only be on or off
 
-    async def _open(self, request: ModelRequest) -> ClientResponse:
-        body = wire_request(request)
+    async def _send(self, request: ModelRequest) -> ClientResponse:
+        body = build_body(request)
         if request.model in self._without_levels and "think" in body:
             body["think"] = bool(body["think"])
         return await self._server.send("/api/chat", body)
 
-    def _learn(self, request: ModelRequest, refusal: ModelError) -> bool:
+    def _learn_refusal(self, request: ModelRequest, refusal: ModelError) -> bool:
         if refusal.parameter == "think" and request.model not in self._without_levels:
             self._without_levels.add(request.model)
             return True
-        return super()._learn(request, refusal)
+        return super()._learn_refusal(request, refusal)
 
-    def _reader(self) -> "OllamaReader":
+    def _new_reader(self) -> "OllamaReader":
         return OllamaReader(self._api_key)
 
     async def list_models(self) -> list[str]:
-        return model_names(await self._server.answer("/api/tags"), "models", "name")
+        return model_names(await self._server.request_json("/api/tags"), "models", "name")
 
-    async def allocated(self, model: str) -> Allocated | None:
-        return await local_servers.allocated(self._server, model)
+    async def allocated_window(self, model: str) -> AllocatedWindow | None:
+        return await local_servers.allocated_window(self._server, model)
 
 
 def server_url(base_url: str) -> str:
@@ -76,22 +84,21 @@ def server_url(base_url: str) -> str:
     return urlunsplit(parts._replace(path=path))
 
 
-def wire_request(request: ModelRequest) -> JsonObject:
-    """Return the request's JSON object."""
+def build_body(request: ModelRequest) -> JsonObject:
+    """Return the request as a JSON object of the protocol."""
     body: JsonObject = {
         "model": request.model,
-        "messages": list(_messages(request.messages)),
+        "messages": list(_wire_messages(request.messages)),
         "stream": request.streaming,
-        # By default these servers silently drop messages from the front of a long prompt, and forget the beginning of
-        # a long answer.
+        # By default Ollama silently drops the first messages of a long prompt, and the beginning of a long answer.
         "truncate": False,
         "shift": False,
         "options": _options(request),
     }
     if request.tools and request.tool_choice != "none":
-        body["tools"] = [_tool(tool) for tool in request.tools]
+        body["tools"] = [_tool_definition(tool) for tool in request.tools]
     if effort := request.sampling.reasoning_effort:
-        body["think"] = _THINK.get(effort, effort)
+        body["think"] = _THINK_VALUES.get(effort, effort)
     if request.response_format is not None:
         body["format"] = (request.response_format.get("json_schema") or {}).get("schema", "json")
     return body
@@ -112,7 +119,7 @@ def _options(request: ModelRequest) -> JsonObject:
     return {name: value for name, value in options.items() if value is not None}
 
 
-def _messages(messages: tuple[ModelMessage, ...]) -> Iterator[JsonObject]:
+def _wire_messages(messages: tuple[ModelMessage, ...]) -> Iterator[JsonObject]:
     names: dict[str, str] = {}
     for message in messages:
         names |= {call.id: call.name for call in message.tool_calls}
@@ -121,7 +128,7 @@ def _messages(messages: tuple[ModelMessage, ...]) -> Iterator[JsonObject]:
             wire["images"] = [base64.b64encode(image.data).decode() for image in message.images]
         if message.tool_calls:
             wire["tool_calls"] = [
-                {"function": {"name": call.name, "arguments": json_object(call.arguments)}}
+                {"function": {"name": call.name, "arguments": to_json_object(call.arguments)}}
                 for call in message.tool_calls
             ]
         if message.reasoning is not None:
@@ -131,7 +138,7 @@ def _messages(messages: tuple[ModelMessage, ...]) -> Iterator[JsonObject]:
         yield wire
 
 
-def _tool(tool: ToolDefinition) -> JsonObject:
+def _tool_definition(tool: ToolDefinition) -> JsonObject:
     function = {"name": tool.name, "description": tool.description, "parameters": dict(tool.parameters)}
     return {"type": "function", "function": function}
 
@@ -146,8 +153,8 @@ class JsonLineDecoder:
         """Return the lines that these bytes complete. Raises `ModelError` (malformed_stream) for an endless line."""
         lines = (self._rest + chunk).split(b"\n")
         self._rest = lines.pop()
-        if len(self._rest) > MAX_EVENT:
-            raise errors.malformed()
+        if len(self._rest) > MAX_EVENT_BYTES:
+            raise errors.malformed_error()
         return [line for line in lines if line.strip()]
 
     def finish(self) -> list[bytes]:
@@ -163,37 +170,37 @@ class OllamaReader(StepReader):
 
     def __init__(self, api_key: str) -> None:
         super().__init__(api_key)
-        self._last: JsonObject | None = None
+        self._last_line: JsonObject | None = None
         self._thinking: list[str] = []
         self._calls = 0
 
     @property
-    def finished(self) -> bool:
-        return self._last is not None
+    def text_complete(self) -> bool:
+        return self._last_line is not None
 
-    def is_whole(self, content_type: str, beginning: bytes) -> bool:
+    def is_document(self, content_type: str, beginning: bytes) -> bool:
         """Return whether the body is one document instead of a stream.
 
         Each line of a stream is also a JSON object, so the content type decides.
         """
         return content_type.startswith(("application/json", "text/html")) or beginning.startswith((b"[", b"<"))
 
-    def _whole(self, answer: JsonObject) -> Iterator[StepEvent]:
-        yield from self._message(answer["message"])
-        self._last = answer
-        self.done = True
+    def _read_answer(self, answer: JsonObject) -> Iterator[StepEvent]:
+        yield from self._read_message(answer["message"])
+        self._last_line = answer
+        self.end_received = True
 
     def _read(self, payload: bytes) -> list[StepEvent]:
-        line = parse(payload)
+        line = parse_object(payload)
         if line.get("error"):
             raise errors.from_event(line, self._api_key)
-        events = list(self._message(line.get("message") or {}))
+        events = list(self._read_message(line.get("message") or {}))
         if line.get("done"):
-            self._last = line
-            self.done = True
+            self._last_line = line
+            self.end_received = True
         return events
 
-    def _message(self, message: JsonObject) -> Iterator[StepEvent]:
+    def _read_message(self, message: JsonObject) -> Iterator[StepEvent]:
         if thinking := message.get("thinking"):
             self._thinking.append(str(thinking))
             yield ReasoningDelta(str(thinking))
@@ -208,17 +215,17 @@ class OllamaReader(StepReader):
             text = arguments if isinstance(arguments, str) else json.dumps(arguments, ensure_ascii=False)
             yield ToolCallDelta(index, text)
 
-    def _close(self) -> Iterator[StepEvent]:
-        last = self._last or {}
-        if last.get("done_reason") in _NO_ANSWER:
-            raise errors.cut()
+    def _final_events(self) -> Iterator[StepEvent]:
+        last = self._last_line or {}
+        if last.get("done_reason") in _NO_ANSWER_REASONS:
+            raise errors.stream_cut_error()
         done_reason = str(last.get("done_reason") or "stop")
-        reason = finish_reason(done_reason)
+        reason = to_finish_reason(done_reason)
         detail = done_reason[:MAX_DETAIL_LENGTH] if reason == "other" else ""
         state = None
         if self._calls:
             reason = "tool_calls" if reason == "stop" else reason
             reasoning = "".join(self._thinking)
             state = ReasoningState(({"thinking": reasoning},), len(reasoning) // 4) if reasoning else None
-        usage = Usage(input=tokens(last.get("prompt_eval_count")), output=tokens(last.get("eval_count")))
+        usage = Usage(input=token_count(last.get("prompt_eval_count")), output=token_count(last.get("eval_count")))
         yield StepFinished(reason, usage if usage.input else None, state, detail)

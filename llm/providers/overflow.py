@@ -4,38 +4,38 @@ Three ways, in this order:
 
 1. a known wording with a number;
 2. a known code or wording without a number;
-3. numbers alone. If a refusal has a number near our own count of the prompt, and a smaller one, these are the size of
-   the prompt and the limit, in any wording.
+3. numbers alone. If a refusal has a number near our own count of the prompt, and a smaller one, the first is the size
+   of the prompt and the second is the limit, in any wording.
 """
 
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-LEAST_LIMIT = 256  # tokens; a smaller number in a refusal is not a window
-COUNT_TOLERANCE = 0.25  # share by which a server's count of a prompt may differ from ours
-MAX_SIZE = 2**31 - 1  # the largest value of the database column
-EXAMINED = 4_000  # characters of a refusal that are searched
+MIN_LIMIT = 256  # tokens; a smaller number in a refusal is not a window
+COUNT_TOLERANCE = 0.25  # a server's count of a prompt may differ from ours by this share
+MAX_SIZE = 2**31 - 1  # tokens; the largest value of the database column
+MAX_SEARCHED = 4_000  # characters of a refusal that are searched
 
 _NUMBER = r"\(?(\d[\d,]*)"
 
 
 @dataclass(frozen=True, slots=True)
 class Overflow:
-    """Refusal of a prompt that is too long. `limit` and `requested`: tokens that the refusal names, else None.
+    """The refusal of a prompt that is too long. `limit` and `requested`: tokens that the refusal names, else None.
 
-    `of_account`: the limit is the account's tokens per minute, not the model's window.
+    `is_account_limit`: the limit is the account's tokens per minute, not the model's window.
     `proven`: the numbers count the prompt. Otherwise they may belong to a field that the refusal names.
     """
 
     limit: int | None = None
     requested: int | None = None
-    of_account: bool = False
+    is_account_limit: bool = False
     proven: bool = True
 
 
 # Wordings that name the limit as their first group.
-_LIMITS = tuple(
+_LIMIT_PATTERNS = tuple(
     re.compile(pattern, re.IGNORECASE)
     for pattern in (
         rf"maximum context length (?:is|of):? {_NUMBER}",  # OpenAI, vLLM, DeepSeek, OpenRouter, Perplexity
@@ -68,7 +68,7 @@ _LIMITS = tuple(
     )
 )
 # Codes and wordings without a number, or with a number that is not a limit.
-_WORDS = re.compile(
+_OVERFLOW_WORDS = re.compile(
     r"context_length_exceeded|context_window_exceeded|contextwindowexceeded|exceed_context_size|request_too_large"
     r"|prompt (?:is )?too long|(?:in|the )?prompt exceeds max length|input is too long|input length too long"
     r"|exceeds? (?:the |this model'?s? |your )?(?:available |max(?:imum)? (?:allowed )?|model'?s? )*"
@@ -94,21 +94,21 @@ _WORDS = re.compile(
     r"|超(?:出|过).{0,6}(?:最大|上下文).{0,4}长度",
     re.IGNORECASE,
 )
-_CODES = re.compile(r"(?:^|\s)1261(?:\s|$)")  # GLM
-_OF_ACCOUNT = re.compile(
+_OVERFLOW_CODES = re.compile(r"(?:^|\s)1261(?:\s|$)")  # GLM
+_ACCOUNT_WORDS = re.compile(
     r"\btokens?[ -](?:per|an?)[ -](?:min|minute|hour|day)\b|\btokens?/min|\bTP[MHD]\b|\bper-minute\b", re.IGNORECASE
 )
-_ACCOUNT_LIMIT = re.compile(
+_ACCOUNT_LIMIT_AND_REQUEST = re.compile(
     rf"\blimit:? {_NUMBER}.{{0,80}}?\b(?:requested|request):? (?:about )?{_NUMBER}", re.IGNORECASE
 )
 # A limit per minute or day without the requested number: Anthropic, GitHub Models.
-_ACCOUNT_LIMIT_ALONE = re.compile(
+_ACCOUNT_LIMIT = re.compile(
     rf"\blimit(?: of|:)? {_NUMBER} (?:\w{{1,20}} ){{0,2}}tokens?[ -]per|per-minute rate limit {_NUMBER} tokens"
     rf"|tokens[ -]per[ -](?:minute|day) limit(?: of|:)? {_NUMBER}",
     re.IGNORECASE,
 )
 
-# Numbers in a refusal that do not count the prompt: times, other units, parts of names.
+# Numbers in a refusal that do not count tokens: times, numbers with other units, parts of names.
 _DATES = re.compile(r"\d{4}-\d\d-\d\d(?:[T ][\d:.]+(?:Z|[+-]\d\d:?\d\d)?)?|\b\d{1,2}:\d\d(?::\d\d)?\b")
 _QUANTITY = re.compile(r"(?<![\w.\-#/])\d{1,3}(?:,\d{3})+(?![\w.\-/]*\d)|(?<![\w.,\-#/])\d+(?![\w\-/]|[.,:]\d)")
 _OTHER_UNIT = re.compile(
@@ -116,17 +116,17 @@ _OTHER_UNIT = re.compile(
     r"|tools?|functions?|messages?|items?|files?|pages?|dollars?|usd|%)\b",
     re.IGNORECASE,
 )
-# A refusal about the answer is not an overflow, unless it also mentions the prompt. A refusal about another subject is
-# not an overflow, unless it counts tokens.
-_OF_ANSWER = re.compile(
+# A refusal about the answer is no overflow, unless it also mentions the prompt. A refusal about another subject is no
+# overflow, unless it mentions tokens.
+_ANSWER_WORDS = re.compile(
     r"max_tokens|max_completion_tokens|max_output_tokens|max_new_tokens|num_predict|output tokens|completion tokens"
     r"|budget_tokens|thinking budget",
     re.IGNORECASE,
 )
-_OF_PROMPT = re.compile(
+_PROMPT_WORDS = re.compile(
     r"\bprompt|\binput|context|\bn_ctx|\bn_keep|sequence|history|\bconversation|messages", re.IGNORECASE
 )
-_OF_OTHERS = re.compile(
+_OTHER_SUBJECTS = re.compile(
     r"temperature|top_p|top_k|penalty|\bseed\b|logit_bias|n_probs|logprobs"
     r"|\bimages?\b|pixel|dimension|resolution|\bbytes?\b|megabytes?|\bcharacters?\b|string_above"
     r"|requests per|\bRPM\b|\bRPD\b|expire|deprecat|retire|version|\bdate\b|timestamp|\bport\b|tool_call|\btools?\b"
@@ -134,106 +134,112 @@ _OF_OTHERS = re.compile(
     re.IGNORECASE,
 )
 # Words about the form of the request. Such a refusal is never an overflow.
-_OF_FORM = re.compile(
+_SYNTAX_WORDS = re.compile(
     r"\bjson\b|unexpected (?:token|character|end)|unterminated|\bline \d+|\bcolumn \d+|at (?:char|position)"
     r"|(?:array|string) too long",
     re.IGNORECASE,
 )
 # Words about a field of the request. The numbers then prove nothing, unless the refusal mentions prompt or tokens.
-_OF_FIELD = re.compile(
+_FIELD_WORDS = re.compile(
     r"must be|invalid|\b(?:parameter|field|value|argument|property|id|name|too (?:long|many))\b", re.I
 )
-_OF_TOKENS = re.compile(r"\btokens?\b|context|\bprompt\b|\bn_ctx", re.IGNORECASE)
-_AT_LIMIT = re.compile(
+_TOKEN_WORDS = re.compile(r"\btokens?\b|context|\bprompt\b|\bn_ctx", re.IGNORECASE)
+_BEFORE_LIMIT = re.compile(
     r"(?:limit|max(?:imum)?|at most|up to|only|allow(?:s|ed)?|exceed(?:s|ed)?|greater than|larger than|longer than"
     r"|more than|window|capacity|context(?: size| length)?|n_ctx|>=?|<=?)\W{0,3}(?:\w+\W{1,3}){0,3}$",
     re.IGNORECASE,
 )
-_IS_LIMIT = re.compile(
+_AFTER_LIMIT = re.compile(
     r"^\W{0,2}(?:tokens?\W{0,2})?(?:\(?(?:max(?:imum)?|limit|allowed|at most)|are allowed|is the (?:limit|max))",
     re.IGNORECASE,
 )
 
 
-def known_overflow(names: str, message: str, *, n_ctx: int | None = None, status: int | None = None) -> Overflow | None:
+def overflow_by_wording(
+    names: str, message: str, *, n_ctx: int | None = None, status: int | None = None
+) -> Overflow | None:
     """Return the overflow of a refusal in a known wording, None for other refusals and wordings.
 
     `names`: the machine-readable code and type. `n_ctx`: the window as a member of the error (llama.cpp).
     """
-    message = message[:EXAMINED]
+    message = message[:MAX_SEARCHED]
     if (account := _account_overflow(message)) is not None:
         return account
-    if _OF_ACCOUNT.search(message) and status != 413:
+    if _ACCOUNT_WORDS.search(message) and status != 413:
         return None
-    for pattern in _LIMITS:
-        if named := pattern.search(message):
-            return Overflow(n_ctx or _value(named[1]))
-    of_answer = _OF_ANSWER.search(message) and not _OF_PROMPT.search(message)
-    if _WORDS.search(names) or _CODES.search(names) or (_WORDS.search(message) and not of_answer):
+    for pattern in _LIMIT_PATTERNS:
+        if match := pattern.search(message):
+            return Overflow(n_ctx or _to_number(match[1]))
+    is_about_answer = _ANSWER_WORDS.search(message) and not _PROMPT_WORDS.search(message)
+    if (
+        _OVERFLOW_WORDS.search(names)
+        or _OVERFLOW_CODES.search(names)
+        or (_OVERFLOW_WORDS.search(message) and not is_about_answer)
+    ):
         return Overflow(n_ctx)
     # Status 413 alone (Cerebras, nginx) means a prompt that is too long.
     return Overflow(n_ctx) if status == 413 else None
 
 
 def _account_overflow(message: str) -> Overflow | None:
-    """Return the limit of tokens per minute that a single request exceeds. None if waiting helps."""
-    if _OF_ACCOUNT.search(message) and (named := _ACCOUNT_LIMIT.search(message)):
-        limit = _value(named[1])
-        requested = _value(named[2])
+    """Return the overflow of a single request that exceeds the tokens per minute. None if waiting helps."""
+    if _ACCOUNT_WORDS.search(message) and (match := _ACCOUNT_LIMIT_AND_REQUEST.search(message)):
+        limit = _to_number(match[1])
+        requested = _to_number(match[2])
         if limit is not None and requested is not None and requested > limit:
-            return Overflow(limit, requested, of_account=True)
+            return Overflow(limit, requested, is_account_limit=True)
     return None
 
 
 def overflow_by_numbers(message: str, counted: int) -> Overflow | None:
     """Return the overflow that the numbers of a refusal indicate. `counted`: our count of the prompt, in tokens.
 
-    One number must be near our count, and another one smaller. The words around a number show whether it is the limit.
-    If they do not single out one number, the overflow has no limit.
+    One number must be near our count, and another one must be smaller. The words around a number show whether it is the
+    limit. If they mark no number or several, the overflow has no limit.
     """
-    message = message[:EXAMINED]
-    if _OF_ACCOUNT.search(message):
+    message = message[:MAX_SEARCHED]
+    if _ACCOUNT_WORDS.search(message):
         return _account_overflow_by_count(message, counted)
-    if _OF_FORM.search(message):
+    if _SYNTAX_WORDS.search(message):
         return None
-    if _OF_ANSWER.search(message) and not _OF_PROMPT.search(message):
+    if _ANSWER_WORDS.search(message) and not _PROMPT_WORDS.search(message):
         return None
-    if _OF_OTHERS.search(message) and not _OF_TOKENS.search(message):
+    if _OTHER_SUBJECTS.search(message) and not _TOKEN_WORDS.search(message):
         return None
     text = _DATES.sub(lambda date: " " * len(date[0]), message)
-    numbers = list(_numbers(text))
-    near = [value for value, _ in numbers if abs(value - counted) <= COUNT_TOLERANCE * counted]
-    if not near:
+    numbers = list(_token_numbers(text))
+    near_counts = [value for value, _ in numbers if abs(value - counted) <= COUNT_TOLERANCE * counted]
+    if not near_counts:
         return None
-    requested = max(near)
-    smaller = {value: stated for value, stated in sorted(numbers) if LEAST_LIMIT <= value < requested}
+    requested = max(near_counts)
+    smaller = {value: at_limit for value, at_limit in sorted(numbers) if MIN_LIMIT <= value < requested}
     if not smaller:
         return None
-    stated = [value for value, at_limit in smaller.items() if at_limit]
-    candidates = stated or list(smaller)
-    limit = candidates[0] if len(candidates) == 1 and stated else None
-    of_prompt = _OF_TOKENS.search(message) or _OF_PROMPT.search(message)
-    return Overflow(limit, requested, proven=bool(of_prompt or not _OF_FIELD.search(message)))
+    stated_limits = [value for value, at_limit in smaller.items() if at_limit]
+    candidates = stated_limits or list(smaller)
+    limit = candidates[0] if len(candidates) == 1 and stated_limits else None
+    is_about_prompt = _TOKEN_WORDS.search(message) or _PROMPT_WORDS.search(message)
+    return Overflow(limit, requested, proven=bool(is_about_prompt or not _FIELD_WORDS.search(message)))
 
 
 def _account_overflow_by_count(message: str, counted: int) -> Overflow | None:
-    """Return the limit of tokens per minute that a request exceeds by our count. None if waiting helps."""
-    named = _ACCOUNT_LIMIT_ALONE.search(message)
-    limit = _value(next(number for number in named.groups() if number)) if named else None
-    return Overflow(limit, counted, of_account=True) if limit is not None and limit < counted else None
+    """Return the overflow of a request that exceeds the tokens per minute by our count. None if waiting helps."""
+    match = _ACCOUNT_LIMIT.search(message)
+    limit = _to_number(next(number for number in match.groups() if number)) if match else None
+    return Overflow(limit, counted, is_account_limit=True) if limit is not None and limit < counted else None
 
 
-def _numbers(text: str) -> Iterator[tuple[int, bool]]:
+def _token_numbers(text: str) -> Iterator[tuple[int, bool]]:
     """Yield each number that may count tokens, and whether the words around it call it a limit."""
     for match in _QUANTITY.finditer(text):
-        value = _value(match[0])
+        value = _to_number(match[0])
         if value is None or _OTHER_UNIT.match(text, match.end()):
             continue
         before = text[max(0, match.start() - 60) : match.start()]
         after = text[match.end() : match.end() + 30]
-        yield value, bool(_AT_LIMIT.search(before) or _IS_LIMIT.search(after))
+        yield value, bool(_BEFORE_LIMIT.search(before) or _AFTER_LIMIT.search(after))
 
 
-def _value(digits: str) -> int | None:
+def _to_number(digits: str) -> int | None:
     value = int(digits.replace(",", "")[:12])
     return value if 0 < value <= MAX_SIZE else None

@@ -1,8 +1,8 @@
 """Speak OpenAI's Responses protocol without state: OpenAI stores nothing, and every request is complete.
 
-The output items of a step are sent back unchanged, with their encrypted reasoning and the results of the calls. Older
-turns are sent back only as text and calls. Ids link items, and an edited or shortened answer would break the links.
-https://platform.openai.com/docs/api-reference/responses
+Within a turn, the output items of a step are sent back unchanged, with their encrypted reasoning and the results of the
+calls. Older turns are sent back only as text and calls: ids link the items, and an edited or shortened answer would
+break the links. https://platform.openai.com/docs/api-reference/responses
 """
 
 import base64
@@ -18,8 +18,16 @@ from core.json_types import JsonObject
 from llm.providers import errors
 from llm.providers.call_ids import CallIds
 from llm.providers.connection import Connection
-from llm.providers.streaming import MAX_DETAIL_LENGTH, HttpClient, StepReader, members, model_names, parse, tokens
-from llm.step_filters.valid_calls import is_plain, json_text
+from llm.providers.streaming import (
+    MAX_DETAIL_LENGTH,
+    HttpClient,
+    StepReader,
+    as_object,
+    model_names,
+    parse_object,
+    token_count,
+)
+from llm.step_filters.valid_calls import is_plain, to_json_text
 from llm.types.model_call import (
     FinishReason,
     ModelMessage,
@@ -35,66 +43,69 @@ from llm.types.model_call import (
     Usage,
 )
 
-LEAST_OUTPUT = 16  # tokens; the protocol refuses smaller limits
-ENCRYPTED = "reasoning.encrypted_content"
+MIN_OUTPUT = 16  # tokens; the protocol refuses smaller limits
+ENCRYPTED_REASONING = "reasoning.encrypted_content"  # a value for `include`
 MAX_CALL_ID_LENGTH = 64  # characters
 
 
 # Request members that are allowed in a request for a token count.
-_COUNTED = ("model", "input", "instructions", "tools", "tool_choice", "parallel_tool_calls", "reasoning", "text")
+_COUNT_MEMBERS = ("model", "input", "instructions", "tools", "tool_choice", "parallel_tool_calls", "reasoning", "text")
 
 
 class ResponsesClient(HttpClient):
     """Client of the Responses protocol."""
 
-    unknown = ("stop", "seed", "presence_penalty", "frequency_penalty")
+    missing_parameters = ("stop", "seed", "presence_penalty", "frequency_penalty")
 
-    def __init__(self, base_url: str, api_key: str, silence: float) -> None:
-        super().__init__(Connection(base_url, api_key, silence), api_key)
-        # Models without reasoning refuse encrypted reasoning. Some accounts are not allowed to get summaries.
+    def __init__(self, base_url: str, api_key: str, silence_timeout: float) -> None:
+        super().__init__(Connection(base_url, api_key, silence_timeout), api_key)
+        # Models that refuse encrypted reasoning, since they do not reason, and models without summaries for this
+        # account.
         self._without_encrypted: set[str] = set()
         self._without_summary: set[str] = set()
 
-    async def _open(self, request: ModelRequest) -> ClientResponse:
-        body = wire_request(request)
+    async def _send(self, request: ModelRequest) -> ClientResponse:
+        body = build_body(request)
         if request.model not in self._without_encrypted:
-            body["include"] = [ENCRYPTED]
+            body["include"] = [ENCRYPTED_REASONING]
         if request.model not in self._without_summary and request.sampling.reasoning_effort != "none":
             body["reasoning"] = {**body.get("reasoning", {}), "summary": "auto"}
         return await self._server.send("/responses", body)
 
-    async def _count(self, request: ModelRequest) -> Any:
-        body = {name: value for name, value in wire_request(request).items() if name in _COUNTED}
-        return (await self._server.answer("/responses/input_tokens", body))["input_tokens"]
+    async def _request_count(self, request: ModelRequest) -> Any:
+        body = {name: value for name, value in build_body(request).items() if name in _COUNT_MEMBERS}
+        return (await self._server.request_json("/responses/input_tokens", body))["input_tokens"]
 
-    def _reader(self) -> "ResponsesReader":
+    def _new_reader(self) -> "ResponsesReader":
         return ResponsesReader(self._api_key)
 
-    def _learn(self, request: ModelRequest, refusal: ModelError) -> bool:
+    def _learn_refusal(self, request: ModelRequest, refusal: ModelError) -> bool:
         if refusal.parameter in ("include", "encrypted content") and request.model not in self._without_encrypted:
             self._without_encrypted.add(request.model)
             return True
         effort = request.sampling.reasoning_effort
-        if refusal.parameter in ("reasoning", "reasoning.summary") or (_of_effort(refusal) and effort is None):
-            unsummarised = request.model not in self._without_summary  # otherwise the effort caused the refusal
+        if refusal.parameter in ("reasoning", "reasoning.summary") or (_is_about_effort(refusal) and effort is None):
+            had_summary = request.model not in self._without_summary  # without it, the effort caused the refusal
             self._without_summary.add(request.model)
-            return unsummarised or super()._learn(request, refusal)
-        return super()._learn(request, refusal)
+            return had_summary or super()._learn_refusal(request, refusal)
+        return super()._learn_refusal(request, refusal)
 
     async def list_models(self) -> list[str]:
-        return model_names(await self._server.answer("/models"))
+        return model_names(await self._server.request_json("/models"))
 
 
-def _of_effort(refusal: ModelError) -> bool:
+def _is_about_effort(refusal: ModelError) -> bool:
     return refusal.parameter == "reasoning.effort"
 
 
-def wire_request(request: ModelRequest) -> JsonObject:
-    """Return the request's JSON object, without `include`."""
+def build_body(request: ModelRequest) -> JsonObject:
+    """Return the request as a JSON object of the protocol, without `include`."""
     leading = list(takewhile(lambda message: message.role == "system", request.messages))
     body: JsonObject = {
         "model": request.model,
-        "input": list(_Items().build(request.messages[len(leading) :], _points(request, len(leading)))),
+        "input": list(
+            _InputItems().build(request.messages[len(leading) :], _breakpoint_indexes(request, len(leading)))
+        ),
         "store": False,
         "stream": request.streaming,
         "truncation": "disabled",  # "auto" drops messages from the front silently
@@ -102,26 +113,26 @@ def wire_request(request: ModelRequest) -> JsonObject:
     if instructions := "\n\n".join(message.text for message in leading if message.text):
         body["instructions"] = instructions
     if request.max_output is not None:
-        body["max_output_tokens"] = max(LEAST_OUTPUT, request.max_output)
+        body["max_output_tokens"] = max(MIN_OUTPUT, request.max_output)
     if request.temperature is not None:
         body["temperature"] = request.temperature
     if request.cache_key:
         body["prompt_cache_key"] = request.cache_key
-    return body | _tools(request) | _sampling(request)
+    return body | _tool_members(request) | _sampling_members(request)
 
 
-def _points(request: ModelRequest, leading: int) -> set[int]:
-    """Return the indexes of the messages up to which the cache should store the input."""
+def _breakpoint_indexes(request: ModelRequest, leading: int) -> set[int]:
+    """Return the indexes, after the leading messages, of the messages up to which the cache should store the input."""
     return {point - leading - 1 for point in request.cache_points}
 
 
-def _sampling(request: ModelRequest) -> JsonObject:
+def _sampling_members(request: ModelRequest) -> JsonObject:
     sampling = request.sampling
     text = _text_config(request)
-    members: JsonObject = {} if sampling.top_p is None else {"top_p": sampling.top_p}
+    body: JsonObject = {} if sampling.top_p is None else {"top_p": sampling.top_p}
     if sampling.reasoning_effort is not None:
-        members["reasoning"] = {"effort": sampling.reasoning_effort}
-    return members | ({"text": text} if text else {})
+        body["reasoning"] = {"effort": sampling.reasoning_effort}
+    return body | ({"text": text} if text else {})
 
 
 def _text_config(request: ModelRequest) -> JsonObject:
@@ -134,20 +145,20 @@ def _text_config(request: ModelRequest) -> JsonObject:
     return config
 
 
-def _tools(request: ModelRequest) -> JsonObject:
+def _tool_members(request: ModelRequest) -> JsonObject:
     if not request.tools:
         return {}
-    members: JsonObject = {"tools": [_tool(tool) for tool in request.tools]}
+    body: JsonObject = {"tools": [_tool_definition(tool) for tool in request.tools]}
     if request.required_tool is not None:
-        members["tool_choice"] = {"type": "function", "name": request.required_tool}
+        body["tool_choice"] = {"type": "function", "name": request.required_tool}
     elif request.tool_choice != "auto":
-        members["tool_choice"] = request.tool_choice
+        body["tool_choice"] = request.tool_choice
     if not request.parallel_tool_calls:
-        members["parallel_tool_calls"] = False
-    return members
+        body["parallel_tool_calls"] = False
+    return body
 
 
-def _tool(tool: ToolDefinition) -> JsonObject:
+def _tool_definition(tool: ToolDefinition) -> JsonObject:
     # The protocol's default is a strict schema, which most tools do not have.
     return {
         "type": "function",
@@ -158,48 +169,48 @@ def _tool(tool: ToolDefinition) -> JsonObject:
     }
 
 
-def _can_go_back(message: ModelMessage) -> bool:
-    """Return whether the items can be sent back unchanged: all calls are the message's, and no server refuses them."""
+def _can_replay(message: ModelMessage) -> bool:
+    """Return whether the items can be sent back unchanged: all calls belong to the message and are valid."""
     items = message.reasoning.items if message.reasoning is not None else ()
     calls = [item for item in items if item.get("type") == "function_call"]
     if not {item["call_id"] for item in calls} <= {call.id for call in message.tool_calls}:
         return False
-    return all(is_plain(item["name"]) and json_text(item["arguments"]) == item["arguments"] for item in calls)
+    return all(is_plain(item["name"]) and to_json_text(item["arguments"]) == item["arguments"] for item in calls)
 
 
-class _Items:
+class _InputItems:
     """Builder of the items of a request's input."""
 
     def __init__(self) -> None:
-        self._ids = CallIds(longest=MAX_CALL_ID_LENGTH)
+        self._ids = CallIds(max_length=MAX_CALL_ID_LENGTH)
 
     def build(self, messages: tuple[ModelMessage, ...], points: Collection[int]) -> Iterator[JsonObject]:
         """Yield the items. `points`: indexes of the messages up to which the cache should store the input."""
-        unchanged = self._ids.reserve(messages)
+        reserved = self._ids.reserve(messages)
         for number, message in enumerate(messages):
             if message.role == "tool":
-                call_id = self._ids.of_result(message.tool_call_id or "")
+                call_id = self._ids.id_for_result(message.tool_call_id or "")
                 yield {"type": "function_call_output", "call_id": call_id, "output": message.text}
-            elif message.reasoning is not None and number in unchanged and _can_go_back(message):
+            elif message.reasoning is not None and number in reserved and _can_replay(message):
                 self._ids.keep(message)
                 yield from message.reasoning.items
             else:
-                yield from self._message(message, keep=number in points and message.role == "user")
+                yield from self._message_items(message, cache_breakpoint=number in points and message.role == "user")
 
-    def _message(self, message: ModelMessage, *, keep: bool) -> Iterator[JsonObject]:
+    def _message_items(self, message: ModelMessage, *, cache_breakpoint: bool) -> Iterator[JsonObject]:
         if message.text or message.images:
-            yield {"role": message.role, "content": _content(message, keep=keep)}
+            yield {"role": message.role, "content": _content(message, cache_breakpoint=cache_breakpoint)}
         for call in message.tool_calls:
             yield {
                 "type": "function_call",
-                "call_id": self._ids.of_call(call.id),
+                "call_id": self._ids.id_for_call(call.id),
                 "name": call.name,
                 "arguments": call.arguments,
             }
 
 
-def _content(message: ModelMessage, *, keep: bool) -> str | list[JsonObject]:
-    if not message.images and not keep:
+def _content(message: ModelMessage, *, cache_breakpoint: bool) -> str | list[JsonObject]:
+    if not message.images and not cache_breakpoint:
         return message.text
     parts: list[JsonObject] = [{"type": "input_text", "text": message.text}] if message.text else []
     parts += [
@@ -210,12 +221,12 @@ def _content(message: ModelMessage, *, keep: bool) -> str | list[JsonObject]:
         }
         for image in message.images
     ]
-    if keep:
+    if cache_breakpoint:
         parts[-1]["prompt_cache_breakpoint"] = {"mode": "explicit"}
     return parts
 
 
-_INCOMPLETE: dict[str, FinishReason] = {
+_INCOMPLETE_REASONS: dict[str, FinishReason] = {
     "max_output_tokens": "length",
     "content_filter": "content_filter",
     "steered": "pause",  # a person wrote during the answer
@@ -223,7 +234,7 @@ _INCOMPLETE: dict[str, FinishReason] = {
 _UNFINISHED_STATES = ("failed", "cancelled", "queued", "in_progress")  # states of a response without an answer
 
 
-_PIECES = (
+_CONTENT_EVENTS = (
     "response.output_text.delta",
     "response.refusal.delta",
     "response.reasoning_summary_text.delta",
@@ -243,102 +254,105 @@ class ResponsesReader(StepReader):
         self._response: JsonObject | None = None
         self._items: dict[int, JsonObject] = {}  # finished items, by index in the output
         self._calls: dict[int, int] = {}  # number of the call, by its index in the output
-        self._written: dict[int, int] = {}  # characters of arguments so far, by index in the output
-        self._refused = False
+        self._argument_lengths: dict[int, int] = {}  # characters of arguments so far, by index in the output
+        self._declined = False
         self._started = False  # a part of the answer has arrived
 
     @property
-    def finished(self) -> bool:
+    def text_complete(self) -> bool:
         return self._response is not None
 
     def _read(self, payload: bytes) -> list[StepEvent]:
-        event = parse(payload)
-        self._started = self._started or event.get("type") in _PIECES
+        event = parse_object(payload)
+        self._started = self._started or event.get("type") in _CONTENT_EVENTS
         match event.get("type"):
             case "response.output_text.delta":
                 return [TextDelta(str(event["delta"]))]
             case "response.reasoning_summary_text.delta" | "response.reasoning_text.delta":
                 return [ReasoningDelta(str(event["delta"]))]
             case "response.refusal.delta":
-                self._refused = True
+                self._declined = True
                 return [TextDelta(str(event["delta"]))]
             case "response.function_call_arguments.delta":
-                return self._arguments(event["output_index"], str(event["delta"]))
+                return self._add_arguments(event["output_index"], str(event["delta"]))
             case "response.output_item.added":
-                return self._added(event["output_index"], event["item"])
+                return self._start_item(event["output_index"], event["item"])
             case "response.output_item.done":
-                return self._finished_item(event["output_index"], event["item"])
+                return self._finish_item(event["output_index"], event["item"])
             case "response.completed" | "response.incomplete":
-                return self._completed(event["response"])
+                return self._finish_response(event["response"])
             case "response.failed":
                 raise errors.from_event(event["response"], self._api_key)
             case "error":
                 raise errors.from_event(event, self._api_key)
         return []  # the other events repeat the same content
 
-    def _completed(self, response: JsonObject) -> list[StepEvent]:
+    def _finish_response(self, response: JsonObject) -> list[StepEvent]:
         if not self._started and isinstance(response.get("output"), list):
-            return list(self._whole(response))  # some gateways send no pieces
+            return list(self._read_answer(response))  # some gateways send no pieces
         self._response = response
-        self.done = True
+        self.end_received = True
         return []
 
-    def _whole(self, answer: JsonObject) -> Iterator[StepEvent]:
+    def _read_answer(self, answer: JsonObject) -> Iterator[StepEvent]:
         if answer.get("status") in _UNFINISHED_STATES:
             raise errors.from_event(answer, self._api_key)
-        for place, item in enumerate(answer["output"]):
+        for index, item in enumerate(answer["output"]):
             if item.get("type") == "message":
                 yield from self._content(item["content"])
             elif item.get("type") == "reasoning":
                 yield from (ReasoningDelta(str(part["text"])) for part in item.get("summary") or ())
-            yield from self._finished_item(place, item)
+            yield from self._finish_item(index, item)
         self._response = answer
-        self.done = True
+        self.end_received = True
 
     def _content(self, parts: list[JsonObject]) -> Iterator[StepEvent]:
         for part in parts:
-            self._refused = self._refused or part.get("type") == "refusal"
+            self._declined = self._declined or part.get("type") == "refusal"
             yield TextDelta(str(part.get("text") or part.get("refusal") or ""))
 
-    def _added(self, place: int, item: JsonObject) -> list[StepEvent]:
+    def _start_item(self, index: int, item: JsonObject) -> list[StepEvent]:
         if item.get("type") != "function_call":
             return []
-        index = self._calls[place] = len(self._calls)
-        self._written[place] = 0
+        index = self._calls[index] = len(self._calls)
+        self._argument_lengths[index] = 0
         return [ToolCallStarted(index, _call_id(item, index), str(item.get("name") or ""))]
 
-    def _arguments(self, place: int, delta: str) -> list[StepEvent]:
-        self._written[place] += len(delta)
-        return [ToolCallDelta(self._calls[place], delta)] if delta else []
+    def _add_arguments(self, index: int, delta: str) -> list[StepEvent]:
+        self._argument_lengths[index] += len(delta)
+        return [ToolCallDelta(self._calls[index], delta)] if delta else []
 
-    def _finished_item(self, place: int, item: JsonObject) -> list[StepEvent]:
-        """Store the finished item, which will be sent back. The item in the start event may be incomplete."""
-        self._items[place] = {key: value for key, value in item.items() if value is not None}
+    def _finish_item(self, index: int, item: JsonObject) -> list[StepEvent]:
+        """Store the finished item, which is sent back later. The item of the start event may have been incomplete."""
+        self._items[index] = {key: value for key, value in item.items() if value is not None}
         if item.get("type") != "function_call":
             return []
-        started = [] if place in self._calls else self._added(place, item)
+        start_events = [] if index in self._calls else self._start_item(index, item)
         arguments = item.get("arguments") or ""
         text = arguments if isinstance(arguments, str) else json.dumps(arguments, ensure_ascii=False)
-        self._items[place] |= {"call_id": _call_id(item, self._calls[place]), "arguments": text}
-        return [*started, *self._arguments(place, text[self._written[place] :])]
+        self._items[index] |= {"call_id": _call_id(item, self._calls[index]), "arguments": text}
+        return [*start_events, *self._add_arguments(index, text[self._argument_lengths[index] :])]
 
-    def _close(self) -> Iterator[StepEvent]:
+    def _final_events(self) -> Iterator[StepEvent]:
         response = self._response or {}
-        reason: FinishReason = "tool_calls" if self._calls else "refusal" if self._refused else "stop"
+        reason: FinishReason = "tool_calls" if self._calls else "refusal" if self._declined else "stop"
         detail = ""
         if response.get("status") == "incomplete":
-            cause = str(members(response.get("incomplete_details")).get("reason") or "incomplete")
-            reason = _INCOMPLETE.get(cause, "other")
+            cause = str(as_object(response.get("incomplete_details")).get("reason") or "incomplete")
+            reason = _INCOMPLETE_REASONS.get(cause, "other")
             detail = cause[:MAX_DETAIL_LENGTH] if reason == "other" else ""
-        reported = members(response.get("usage"))
-        usage = _usage(reported)
-        cached_tokens = members(reported.get("input_tokens_details")).get("cached_tokens")
-        reasoning = self._reasoning(usage) if self._calls else None
+        usage_members = as_object(response.get("usage"))
+        usage = _to_usage(usage_members)
+        cached_tokens = as_object(usage_members.get("input_tokens_details")).get("cached_tokens")
+        reasoning = self._reasoning_state(usage) if self._calls else None
         yield StepFinished(reason, usage, reasoning, detail, cache_reported=isinstance(cached_tokens, int))
 
-    def _reasoning(self, usage: Usage | None) -> ReasoningState | None:
-        """Return the items to send back. None if any item cannot be sent back: then the calls lack reasoning."""
-        items = [self._items[place] for place in sorted(self._items)]
+    def _reasoning_state(self, usage: Usage | None) -> ReasoningState | None:
+        """Return the items to send back.
+
+        None if the reasoning of one is not encrypted, so that it cannot be sent back.
+        """
+        items = [self._items[index] for index in sorted(self._items)]
         if any(item.get("type") == "reasoning" and not item.get("encrypted_content") for item in items):
             return None
         return ReasoningState(tuple(items), usage.reasoning if usage else 0)
@@ -348,15 +362,15 @@ def _call_id(item: JsonObject, index: int) -> str:
     return str(item.get("call_id") or item.get("id") or f"call_{index}")
 
 
-def _usage(usage: JsonObject) -> Usage | None:
+def _to_usage(usage: JsonObject) -> Usage | None:
     if not usage:
         return None
-    input_details = members(usage.get("input_tokens_details"))
-    output_details = members(usage.get("output_tokens_details"))
+    input_details = as_object(usage.get("input_tokens_details"))
+    output_details = as_object(usage.get("output_tokens_details"))
     return Usage(
-        input=tokens(usage.get("input_tokens")),
-        output=tokens(usage.get("output_tokens")),
-        cached_input=tokens(input_details.get("cached_tokens")),
-        reasoning=tokens(output_details.get("reasoning_tokens")),
-        cache_written=tokens(input_details.get("cache_write_tokens")),
+        input=token_count(usage.get("input_tokens")),
+        output=token_count(usage.get("output_tokens")),
+        cached_input=token_count(input_details.get("cached_tokens")),
+        reasoning=token_count(output_details.get("reasoning_tokens")),
+        cache_written=token_count(input_details.get("cache_write_tokens")),
     )

@@ -2,7 +2,7 @@
 
 1. `HttpClient.stream` leaves out the parameters and tools that the model has refused before (`RefusedParameters`,
    `llm.providers.tool_refusals`) and sends the request.
-2. A refusal that names a parameter teaches the client. The request is sent again without it.
+2. After a refusal that names a parameter or a tool, the request is sent again without it. The client remembers it.
 3. A `PayloadDecoder` splits the bytes of the answer into payloads. A `StepReader` turns these into events.
 4. A `StepFilter` (`llm.step_filters`) finds reasoning and tool calls in the text, and passes the events on.
 
@@ -31,14 +31,14 @@ from core.logs import tracing
 from core.logs.metrics import CALLS
 from core.sound import replace_unstorable
 from llm.providers import errors
-from llm.providers.connection import FAILURES, Connection, failure, read_body
+from llm.providers.connection import NETWORK_ERRORS, Connection, read_body, to_model_error
 from llm.providers.tool_refusals import RefusedTools
 from llm.step_filters.pipeline import StepFilter
-from llm.step_filters.valid_calls import mended
+from llm.step_filters.valid_calls import mend_messages
 from llm.types.model_call import (
     EFFORTS,
     STREAM,
-    Allocated,
+    AllocatedWindow,
     ModelRequest,
     ParametersLeftOut,
     Sampling,
@@ -46,11 +46,11 @@ from llm.types.model_call import (
     StepFinished,
 )
 
-MAX_EVENT = 8 * 1024 * 1024  # bytes per event; only a broken or hostile server sends more
+MAX_EVENT_BYTES = 8 * 1024 * 1024  # bytes per event; only a broken or hostile server sends more
 DRAIN_TIMEOUT = 0.1  # seconds to wait for the end of the body after the protocol's last event
-COUNT_PATIENCE = 2.0  # timeout in seconds for a count before a call
-COUNT_AGAIN = 600.0  # seconds before the next request for a count after a failed one
-MAX_DETAIL_LENGTH = 100  # characters stored of an unknown finish reason
+COUNT_TIMEOUT = 2.0  # timeout in seconds for a count before a call
+COUNT_RETRY_AFTER = 600.0  # seconds between a failed request for a count and the next one
+MAX_DETAIL_LENGTH = 100  # characters of an unknown finish reason that are stored
 MAX_TOKENS = 2**31 - 1  # largest accepted count, which is the limit of the database column
 
 logger = logging.getLogger(__name__)
@@ -95,37 +95,37 @@ class EventDecoder:
         for line in lines:
             if line.startswith(b"data:"):
                 if len(self._data) == 1 and self._data[0].endswith(b"}") and _is_object(self._data[0]):
-                    payloads.append(self._take())
-                self._add(line[6:] if line[5:6] == b" " else line[5:])
+                    payloads.append(self._take_payload())
+                self._add_data(line[6:] if line[5:6] == b" " else line[5:])
             elif not line and self._data:
-                payloads.append(self._take())
-        if len(self._rest) + self._size > MAX_EVENT:
-            raise errors.malformed()
+                payloads.append(self._take_payload())
+        if len(self._rest) + self._size > MAX_EVENT_BYTES:
+            raise errors.malformed_error()
         return payloads
 
     def finish(self) -> list[bytes]:
         """Return the last event if it is still open, since some servers omit the final empty line."""
-        return (self.feed(b"\n\n") if self._rest else []) + ([self._take()] if self._data else [])
+        return (self.feed(b"\n\n") if self._rest else []) + ([self._take_payload()] if self._data else [])
 
-    def _add(self, data: bytes) -> None:
+    def _add_data(self, data: bytes) -> None:
         self._data.append(data)
         self._size += len(data)
 
-    def _take(self) -> bytes:
+    def _take_payload(self) -> bytes:
         payload = self._data[0] if len(self._data) == 1 else b"\n".join(self._data)
         self._data = []
         self._size = 0
         return payload
 
 
-def parse(payload: bytes) -> JsonObject:
+def parse_object(payload: bytes) -> JsonObject:
     """Return the JSON object of an event, with texts that are safe to store. Raises `ModelError` (malformed_stream)."""
     try:
         value = json.loads(payload)
     except (ValueError, RecursionError) as error:
-        raise errors.malformed() from error
+        raise errors.malformed_error() from error
     if not isinstance(value, dict):
-        raise errors.malformed()
+        raise errors.malformed_error()
     if b"\\u" in payload:
         repaired: JsonObject = replace_unstorable(value)
         return repaired
@@ -153,93 +153,97 @@ class PayloadDecoder(Protocol):
 class StepReader(ABC):
     """Reader that turns the bytes of one answer into events, without any I/O.
 
-    `done`: the protocol's end mark has arrived. `finished`: the model has sent a finish reason, so its text is whole.
+    `end_received`: the protocol's end mark has arrived. `text_complete`: a finish reason has arrived, so the text is
+    complete.
     """
 
     decoder: type[PayloadDecoder] = EventDecoder
-    replays_text = False  # whether the reasoning that is sent back contains the unchanged text of the step
+    replays_text = False  # whether the reasoning that is sent back includes the unchanged text of the step
 
     def __init__(self, api_key: str) -> None:
         self._api_key = api_key
         self._decoder = self.decoder()
-        self.done = False
+        self.end_received = False
 
     @property
     @abstractmethod
-    def finished(self) -> bool: ...
+    def text_complete(self) -> bool: ...
 
     @abstractmethod
     def _read(self, payload: bytes) -> list[StepEvent]:
         """Return the events of one payload. An unexpected shape may raise any Python error."""
 
     @abstractmethod
-    def _close(self) -> Iterator[StepEvent]:
+    def _final_events(self) -> Iterator[StepEvent]:
         """Yield the final events of the stream, up to `StepFinished`."""
 
-    def is_whole(self, content_type: str, beginning: bytes) -> bool:
-        """Return whether the body is one JSON object or a web page instead of a stream.
+    def is_document(self, content_type: str, beginning: bytes) -> bool:
+        """Return whether the body is a JSON value or a web page instead of a stream.
 
         Some servers ignore the request for a stream, and their content type is not reliable. `beginning` has no
         leading white space.
         """
         return content_type.startswith("text/html") or beginning.startswith((b"{", b"[", b"<"))
 
-    def read_whole(self, body: bytes) -> list[StepEvent]:
-        """Return the events of an answer that came as one JSON object. Raises `ModelError`."""
+    def read_document(self, body: bytes) -> list[StepEvent]:
+        """Return the events of an answer that is not a stream, but one JSON object or lines of them.
+
+        Raises `ModelError`.
+        """
         try:
-            answer = parse(body)
+            answer = parse_object(body)
         except ModelError as error:
             lines = [line for line in body.splitlines() if line.strip()]
             if len(lines) > 1 and all(map(_is_object, lines)):  # a stream of JSON lines without the `data:` prefix
-                return [event for line in lines if not self.done for event in self._events(line)]
-            if body.startswith(b"[") and (refused := errors.of_list(body)):  # Google's compatible endpoint
+                return [event for line in lines if not self.end_received for event in self._read_payload(line)]
+            if body.startswith(b"[") and (refused := errors.find_error_in_list(body)):  # Google's compatible endpoint
                 raise errors.from_event(refused, self._api_key) from error
-            raise errors.wrong_endpoint() from error
-        if errors.says_error(answer):
+            raise errors.wrong_endpoint_error() from error
+        if errors.is_error(answer):
             raise errors.from_event(answer, self._api_key)
         try:
-            events = list(self._whole(answer))
+            events = list(self._read_answer(answer))
         except (AttributeError, LookupError, TypeError, ValueError) as error:
-            raise errors.wrong_endpoint() from error
-        if not (self.finished or self.done):
-            raise errors.wrong_endpoint()
+            raise errors.wrong_endpoint_error() from error
+        if not (self.text_complete or self.end_received):
+            raise errors.wrong_endpoint_error()
         return events
 
     @abstractmethod
-    def _whole(self, answer: JsonObject) -> Iterator[StepEvent]:
+    def _read_answer(self, answer: JsonObject) -> Iterator[StepEvent]:
         """Yield the events of a whole answer. An unexpected shape may raise any Python error."""
 
     def feed(self, chunk: bytes) -> Iterator[StepEvent]:
         """Yield the events that these bytes complete. Raises `ModelError`."""
         for payload in self._decoder.feed(chunk):
-            yield from self._events(payload)
+            yield from self._read_payload(payload)
 
     def finish(self) -> Iterator[StepEvent]:
         """Yield the last events. Raises `ModelError` (stream_cut) if the answer is not complete."""
-        if not self.finished:
+        if not self.text_complete:
             for payload in self._decoder.finish():
                 try:
-                    events = self._events(payload)
+                    events = self._read_payload(payload)
                 except ModelError as error:
-                    raise (errors.cut() if error.code == "malformed_stream" else error) from error
+                    raise (errors.stream_cut_error() if error.code == "malformed_stream" else error) from error
                 yield from events
-        if not (self.finished or self.done):
-            raise errors.cut()
-        for event in self._close():
+        if not (self.text_complete or self.end_received):
+            raise errors.stream_cut_error()
+        for event in self._final_events():
             if isinstance(event, StepFinished) and event.usage is not None:
-                event = replace(event, usage=event.usage.sensible())
+                event = replace(event, usage=event.usage.within_totals())
             yield event
 
-    def _events(self, payload: bytes) -> list[StepEvent]:
+    def _read_payload(self, payload: bytes) -> list[StepEvent]:
         try:
             return self._read(payload)
         except (AttributeError, KeyError, TypeError, ValueError) as error:
-            raise errors.malformed() from error
+            raise errors.malformed_error() from error
 
 
-# The client remembers the parameters that a model has refused, and leaves them out of later requests. A table of models
-# would change every month. It is not needed, since servers name the parameter that they refuse. The answer tells people
-# which parameters were left out.
+# The client remembers the parameters that a model has refused, and leaves them out of later requests. It needs no table
+# of models, which would change every month, since servers name the parameter that they refuse. People read with the
+# answer which parameters were left out.
 
 MAX_REFUSALS = 8  # refused parameters per model
 MAX_TOOL_REFUSALS = 16  # refusals of tools per call
@@ -248,7 +252,7 @@ REASONING = "reasoning of earlier steps"
 EFFORT = "reasoning_effort"
 
 # Maps the names in servers' refusals to names of OpenAI's Chat Completions.
-_NAMES = {
+_PARAMETER_NAMES = {
     "reasoning": "reasoning_effort",
     "reasoning.effort": "reasoning_effort",
     "output_config": "reasoning_effort",
@@ -271,45 +275,44 @@ _NAMES = {
     "reasoning_details": REASONING,
     "messages.reasoning": REASONING,
 }
-_UNREPORTED_PARAMETERS = {
-    "cache_key",
-    "cache_points",
-    "previous_answer",
-}  # added by Glasshouse, so people need not know
+# Parameters that Glasshouse adds. People did not set them, so no report names them.
+_UNREPORTED_PARAMETERS = {"cache_key", "cache_points", "previous_answer"}
 
 
 class RefusedParameters:
-    """Parameters that the models of one client have refused so far. `unknown`: parameters that the protocol lacks."""
+    """Parameters that the models of one client have refused. `missing_parameters`: those that the protocol lacks."""
 
-    def __init__(self, unknown: tuple[str, ...] = ()) -> None:
-        self._unknown = unknown
+    def __init__(self, missing_parameters: tuple[str, ...] = ()) -> None:
+        self._missing_parameters = missing_parameters
         self._names: dict[str, list[str]] = defaultdict(list)
 
     def learn(self, request: ModelRequest, error: ModelError) -> bool:
-        """Remember the parameter of a refusal. Return whether the request can be sent again without it."""
-        name = _NAMES.get(error.parameter) or _NAMES.get(error.parameter.rpartition(".")[2], error.parameter)
+        """Remember the parameter that a refusal names. Return whether the request can be sent again without it."""
+        name = _PARAMETER_NAMES.get(error.parameter) or _PARAMETER_NAMES.get(
+            error.parameter.rpartition(".")[2], error.parameter
+        )
         if name == EFFORT:  # a model that refuses one effort may accept others
             name = f"{EFFORT} {request.sampling.reasoning_effort}"
         names = self._names[request.model]
-        if not name or name in names or len(names) >= MAX_REFUSALS or without(request, name) == request:
+        if not name or name in names or len(names) >= MAX_REFUSALS or without_parameter(request, name) == request:
             return False
         names.append(name)
         return True
 
-    def removed(self, request: ModelRequest) -> tuple[ModelRequest, tuple[str, ...]]:
+    def remove_refused(self, request: ModelRequest) -> tuple[ModelRequest, tuple[str, ...]]:
         """Return the request without refused parameters, and the names of the removed ones that people had set."""
-        names = (*self._unknown, *self._names.get(request.model, ()))
+        names = (*self._missing_parameters, *self._names.get(request.model, ()))
         left_out = []
         for name in names:
-            shorter = without(request, name)
+            shorter = without_parameter(request, name)
             if shorter != request and name not in _UNREPORTED_PARAMETERS:
                 left_out.append(name.partition(" ")[0] if name.startswith(EFFORT) else name)
             request = shorter
         return request, tuple(left_out)
 
 
-def without(request: ModelRequest, name: str) -> ModelRequest:
-    """Return the request without the named parameter. Unchanged if the parameter is missing or required."""
+def without_parameter(request: ModelRequest, name: str) -> ModelRequest:
+    """Return the request without the named parameter, or unchanged if it does not have it or cannot do without it."""
     match name:
         case "temperature":
             return replace(request, temperature=None)
@@ -361,67 +364,71 @@ def _without_sampling(sampling: Sampling, name: str) -> Sampling:
 class HttpClient(ABC):
     """Base of the clients of all protocols. It sends a call, and resends it without refused parameters.
 
-    `unknown`: parameters of a request that the protocol lacks, by their names in OpenAI's Chat Completions.
+    `missing_parameters`: parameters of a request that the protocol lacks, by their names in OpenAI's Chat Completions.
     """
 
-    unknown: tuple[str, ...] = ()
+    missing_parameters: tuple[str, ...] = ()
 
     def __init__(self, server: Connection, api_key: str) -> None:
         self._server = server
         self._api_key = api_key
-        self._refused = RefusedParameters(self.unknown)
+        self._refused = RefusedParameters(self.missing_parameters)
         self._refused_tools = RefusedTools()
-        self._not_counting: dict[str, float] = {}  # by model, until this time of the monotonic clock
+        # By model, the time of the monotonic clock from which a count is requested again.
+        self._count_retry_times: dict[str, float] = {}
 
     @abstractmethod
-    async def _open(self, request: ModelRequest) -> ClientResponse:
-        """Send the request, and return the answer as soon as it begins. See `Connection.send`."""
+    async def _send(self, request: ModelRequest) -> ClientResponse:
+        """Send the request, and return the response as soon as its headers arrive. See `Connection.send`."""
 
     @abstractmethod
-    def _reader(self) -> StepReader: ...
+    def _new_reader(self) -> StepReader: ...
 
-    def _learn(self, request: ModelRequest, refusal: ModelError) -> bool:
+    def _learn_refusal(self, request: ModelRequest, refusal: ModelError) -> bool:
         """Remember a refusal. Return whether the request should be sent again."""
         return self._refused.learn(request, refusal)
 
     async def count_tokens(self, request: ModelRequest) -> int | None:
         """Return the provider's count of a prompt; see `llm.types.model_call.ProviderClient`.
 
-        After a failed count, the provider is not asked again for `COUNT_AGAIN` seconds. The first failure is logged.
+        After a failed count, the provider gets no such request for `COUNT_RETRY_AFTER` seconds. The first failure is
+        logged.
         """
-        if self._not_counting.get(request.model, 0.0) > time.monotonic():
+        if self._count_retry_times.get(request.model, 0.0) > time.monotonic():
             return None
         try:
-            accepted, _ = self._refused.removed(replace(request, messages=mended(request.messages)))
-            accepted = self._refused_tools.removed(accepted)
-            async with asyncio.timeout(COUNT_PATIENCE):
-                if count := tokens(await self._count(accepted)):
+            request_to_count, _ = self._refused.remove_refused(
+                replace(request, messages=mend_messages(request.messages))
+            )
+            request_to_count = self._refused_tools.remove_refused(request_to_count)
+            async with asyncio.timeout(COUNT_TIMEOUT):
+                if count := token_count(await self._request_count(request_to_count)):
                     return count
         except (ModelError, TimeoutError, ValueError, TypeError, LookupError) as error:
             reason = type(error).__name__
         else:
             reason = "no number"
-        if request.model not in self._not_counting:
+        if request.model not in self._count_retry_times:
             logger.info("%s is not counted by its provider (%s); our own counts are used", request.model, reason)
-        self._not_counting[request.model] = time.monotonic() + COUNT_AGAIN
+        self._count_retry_times[request.model] = time.monotonic() + COUNT_RETRY_AFTER
         return None
 
-    async def _count(self, request: ModelRequest) -> Any:
-        """Return the number as the provider sends it, None if the protocol cannot count."""
+    async def _request_count(self, request: ModelRequest) -> Any:
+        """Return the count as the provider sends it, or None if the protocol cannot count."""
         return None
 
-    async def allocated(self, model: str) -> Allocated | None:
-        """Return None: hosted services do not truncate prompts."""
+    async def allocated_window(self, model: str) -> AllocatedWindow | None:
+        """Return None, since hosted services do not truncate prompts."""
         return None
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[StepEvent, None]:
         """Yield the events of one call. Closing the iterator or cancelling the task closes the HTTP stream at once."""
-        request = replace(request, messages=mended(request.messages))
-        reader = self._reader()
-        began = time.monotonic()
+        request = replace(request, messages=mend_messages(request.messages))
+        reader = self._new_reader()
+        start_time = time.monotonic()
         outcome = "given up"
-        step = StepFilter(request, replays_text=reader.replays_text)
-        call = tracing.begin(
+        step_filter = StepFilter(request, replays_text=reader.replays_text)
+        span = tracing.begin(
             f"chat {request.model}",
             SpanKind.CLIENT,
             gen_ai__operation__name="chat",
@@ -429,61 +436,61 @@ class HttpClient(ABC):
             server__address=self._server.host,
         )
         try:
-            with tracing.inside(call):
-                response, left_out = await self._open_accepted(request)
-            call.add_event("answers")
-            logger.info("asked %s: it answers after %.2f s", request.model, time.monotonic() - began)
+            with tracing.inside(span):
+                response, left_out = await self._send_accepted(request)
+            span.add_event("answers")
+            logger.info("asked %s: it answers after %.2f s", request.model, time.monotonic() - start_time)
             try:
                 if left_out.names or left_out.tools:
                     yield left_out
-                async with aclosing(_pieces(response, reader)) as pieces:
+                async with aclosing(_read_events(response, reader)) as pieces:
                     async for events in pieces:
-                        for event in step.pass_on(events):
+                        for event in step_filter.filter_events(events):
                             yield event
-            except FAILURES as error:
-                if not reader.finished:  # otherwise only the usage and the end mark are missing
-                    raise failure(error, started=True) from error
+            except NETWORK_ERRORS as error:
+                if not reader.text_complete:  # otherwise only the usage and the end mark have not arrived
+                    raise to_model_error(error, started=True) from error
             finally:
                 response.release()
             outcome = "answered"
-            for event in step.pass_on(reader.finish()):
+            for event in step_filter.filter_events(reader.finish()):
                 yield event
         except ModelError as refusal:
-            explained = errors.with_count(refusal, request.counted)
-            outcome = explained.code
-            logger.info("asked %s: %s after %.2f s", request.model, outcome, time.monotonic() - began)
-            raise explained from refusal.__cause__
+            model_error = errors.reclassify_by_count(refusal, request.counted)
+            outcome = model_error.code
+            logger.info("asked %s: %s after %.2f s", request.model, outcome, time.monotonic() - start_time)
+            raise model_error from refusal.__cause__
         finally:
             CALLS.labels(self._server.host, request.model, outcome).inc()
-            tracing.end(call, "" if outcome == "answered" else outcome)
+            tracing.end(span, "" if outcome == "answered" else outcome)
 
-    async def _open_accepted(self, request: ModelRequest) -> tuple[ClientResponse, ParametersLeftOut]:
+    async def _send_accepted(self, request: ModelRequest) -> tuple[ClientResponse, ParametersLeftOut]:
         """Return the response, and the parameters and tools that were left out of the request."""
         dropped: tuple[str, ...] = ()
-        first = self._refused_tools.removed(request)
-        sent = first
+        first = self._refused_tools.remove_refused(request)
+        current = first
         tool_refusals: list[ModelError] = []
         while True:
-            accepted, left_out = self._refused.removed(sent)
+            accepted, left_out = self._refused.remove_refused(current)
             try:
-                response = await self._open(accepted)
+                response = await self._send(accepted)
             except ModelError as refusal:
                 if refusal.code == "reasoning_refused" and REASONING not in dropped:
-                    sent = without(sent, REASONING)
+                    current = without_parameter(current, REASONING)
                     dropped = (*dropped, REASONING)
-                elif refusal.parameter == STREAM and sent.streaming:
-                    sent = replace(sent, streaming=False)
+                elif refusal.parameter == STREAM and current.streaming:
+                    current = replace(current, streaming=False)
                     dropped = (*dropped, STREAM)
-                elif not self._learn(accepted, refusal):
-                    fewer = self._refused_tools.without(sent, refusal)
-                    if len(tool_refusals) >= MAX_TOOL_REFUSALS or fewer == sent:
+                elif not self._learn_refusal(accepted, refusal):
+                    fewer = self._refused_tools.remove_named(current, refusal)
+                    if len(tool_refusals) >= MAX_TOOL_REFUSALS or fewer == current:
                         raise
-                    sent = fewer
+                    current = fewer
                     tool_refusals.append(refusal)
                 continue
             if tool_refusals:
-                self._refused_tools.remember(first, tool_refusals, sent)
-            names = {each.name for each in sent.tools}
+                self._refused_tools.remember(first, tool_refusals, current)
+            names = {each.name for each in current.tools}
             missing = tuple(each.name for each in request.tools if each.name not in names)
             return response, ParametersLeftOut(left_out + dropped, missing)
 
@@ -491,49 +498,52 @@ class HttpClient(ABC):
         await self._server.close()
 
 
-async def _pieces(response: ClientResponse, reader: StepReader) -> AsyncGenerator[Iterable[StepEvent], None]:
-    """Yield the events of each piece of the body, up to the end of the answer. A non-stream body is one piece."""
+async def _read_events(response: ClientResponse, reader: StepReader) -> AsyncGenerator[Iterable[StepEvent], None]:
+    """Yield the events of each piece of the body, up to the end of the answer.
+
+    A body that is no stream is one piece.
+    """
     chunks = response.content.iter_any()
     started = False
     async for chunk in chunks:
         if not started and (beginning := chunk.lstrip(_BEFORE_CONTENT)):
             started = True
-            if reader.is_whole(response.headers.get("content-type", ""), beginning):
-                yield reader.read_whole(beginning + await read_body(response))
+            if reader.is_document(response.headers.get("content-type", ""), beginning):
+                yield reader.read_document(beginning + await read_body(response))
                 return
         yield reader.feed(chunk)
-        if reader.done:
+        if reader.end_received:
             await _drain(chunks)
             return
 
 
-def tokens(value: Any) -> int:
-    """Return the count that a provider reports, 0 for a negative or huge number or another type."""
+def token_count(value: Any) -> int:
+    """Return the count that a provider reports, or 0 for a negative or huge number and for another type."""
     if value is None:
         return 0
     if isinstance(value, bool) or not isinstance(value, int):
-        note_strange(f"{type(value).__name__} in the place of a number")
+        log_invalid_count(f"{type(value).__name__} instead of a number")
         return 0
     if not 0 <= value <= MAX_TOKENS:
-        note_strange("negative number" if value < 0 else f"number above {MAX_TOKENS:,}")
+        log_invalid_count("negative number" if value < 0 else f"number above {MAX_TOKENS:,}")
         return 0
     return value
 
 
 @lru_cache
-def note_strange(what: str) -> None:
+def log_invalid_count(description: str) -> None:
     """Log an invalid token count, but only once, since such a provider sends it with every answer."""
-    logger.warning("a provider reported a %s as its count of tokens, which is not taken", what)
+    logger.warning("a provider reported a %s as its count of tokens; it is ignored", description)
 
 
-def members(value: Any) -> JsonObject:
+def as_object(value: Any) -> JsonObject:
     """Return the value if it is a JSON object, else an empty object."""
     return value if isinstance(value, dict) else {}
 
 
-def model_names(listed: Any, member: str = "data", name: str = "id") -> list[str]:
-    """Return the names in a server's list of models. Raises `ModelError` if the response has another form."""
+def model_names(answer: Any, member: str = "data", name: str = "id") -> list[str]:
+    """Return the names in a server's list of models. Raises `ModelError` if the answer has another form."""
     try:
-        return [str(model[name]) for model in listed[member]]
+        return [str(model[name]) for model in answer[member]]
     except (TypeError, LookupError) as error:
-        raise errors.wrong_endpoint() from error
+        raise errors.wrong_endpoint_error() from error

@@ -1,8 +1,8 @@
 """List and call the tools of tool servers: of MCP servers, and of servers that an OpenAPI document describes.
 
-Calls of a conversation share a session (`llm.tools.mcp_sessions`). A list is asked for in a session of its own, unless
-one is open. The tools of a list are checked one by one: a tool that cannot be offered is left out and
-reported, and the others stay.
+Calls of a conversation share a session (`llm.tools.mcp_sessions`). A list is requested in the open session, else in a
+session of its own. The tools of a list are checked one by one: a tool that cannot be offered is left out and reported,
+and the others are offered.
 """
 
 import asyncio
@@ -19,7 +19,7 @@ from typing import Any, TypedDict
 from core.sentences import Sentence
 from core.text import clean
 from llm.tools import openapi_calls
-from llm.tools.mcp_schemas import BadSchema, repaired
+from llm.tools.mcp_schemas import BadSchema, repair_schema
 from llm.tools.openapi import Operation, StoredOperation
 from llm.tools.servers import SessionScope, StoredServerTool, ToolProblem, ToolServerConfig
 from llm.types.model_call import ToolDefinition
@@ -30,17 +30,17 @@ MAX_TOOLS = 1_000  # per server
 MAX_DESCRIPTION = 20_000  # characters
 MAX_LISTING = 4_000_000  # characters of all definitions per server
 MAX_NAME = 64  # characters; every provider accepts names of this length
-LIST_TIMEOUT = 15.0
-MAX_FORMS = 5  # forms with which one call may ask the person; further ones are declined
-_FORBIDDEN = re.compile(r"[^A-Za-z0-9_-]")
-SESSIONS = "llm.tools.mcp_sessions"
-_SIGN = 8  # characters of a digest that distinguishes equal names
+LIST_TIMEOUT = 15.0  # seconds
+MAX_FORMS = 5  # forms with which one call may ask the person; more are declined
+_NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9_-]")
+SESSIONS_MODULE = "llm.tools.mcp_sessions"
+_DIGEST_LENGTH = 8  # characters of a digest that distinguishes equal names
 
 
 class ServerTool:
     """One tool of a server. `asks`: a person must allow each call.
 
-    `scope`: the place whose calls share a session; None for a session for each call.
+    `scope`: calls of the same scope share a session. None: each call has a session of its own.
     """
 
     def __init__(
@@ -48,24 +48,24 @@ class ServerTool:
     ) -> None:
         self._server = server
         self._scope = scope
-        self.served_as = name
+        self.name_at_server = name
         self.definition = definition
         self.timeout = server.timeout
         self.asks = server.approval_required
 
     def label(self, arguments: Mapping[str, Any]) -> Sentence:
-        return Sentence("Asking {name}: {served_as}", name=self._server.name, served_as=self.served_as[:100])
+        return Sentence("Asking {name}: {served_as}", name=self._server.name, served_as=self.name_at_server[:100])
 
     async def run(self, arguments: Mapping[str, Any]) -> ToolOutput:
-        await _read_protocol()
-        from llm.tools import mcp_sessions  # noqa: PLC0415 - read by `_read_protocol`, not at the start
+        await _load_sessions_module()
+        from llm.tools import mcp_sessions  # noqa: PLC0415 - loaded by `_load_sessions_module`, not at the start
 
-        return await mcp_sessions.call(self._server, self.served_as, arguments, self._scope)
+        return await mcp_sessions.call_tool(self._server, self.name_at_server, arguments, self._scope)
 
-    def stored(self) -> StoredServerTool:
+    def as_json(self) -> StoredServerTool:
         """Return the tool as it is stored."""
         return {
-            "tool": self.served_as,
+            "tool": self.name_at_server,
             "name": self.definition.name,
             "description": self.definition.description,
             "parameters": dict(self.definition.parameters),
@@ -83,10 +83,10 @@ class OperationTool(ServerTool):
         self.asks = server.approval_required or operation["asks"]
 
     async def run(self, arguments: Mapping[str, Any]) -> ToolOutput:
-        return await openapi_calls.call(self._server, self.served_as, self._operation, arguments)
+        return await openapi_calls.call_operation(self._server, self.name_at_server, self._operation, arguments)
 
-    def stored(self) -> StoredServerTool:
-        return {**super().stored(), "operation": self._operation}
+    def as_json(self) -> StoredServerTool:
+        return {**super().as_json(), "operation": self._operation}
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,114 +97,117 @@ class Listing:
     problems: Sequence[ToolProblem] = ()
 
 
-async def tools_of(server: ToolServerConfig, scope: SessionScope | None = None) -> Listing:
+async def list_tools(server: ToolServerConfig, scope: SessionScope | None = None) -> Listing:
     """Ask a server for its tools, in the open session of the scope if there is one. Raises `ServerFailed`.
 
-    A server that an OpenAPI document describes is not asked.
+    The tools of a server with an OpenAPI document are known without a request.
     """
     if server.operations is not None:
-        return Listing(stored_tools(server, server.operations))
-    await _read_protocol()
-    from llm.tools import mcp_sessions  # noqa: PLC0415 - read by `_read_protocol`, not at the start
+        return Listing(tools_from_json(server, server.operations))
+    await _load_sessions_module()
+    from llm.tools import mcp_sessions  # noqa: PLC0415 - loaded by `_load_sessions_module`, not at the start
 
-    raw = await mcp_sessions.list_tools_in(server, MAX_TOOLS, LIST_TIMEOUT, scope)
+    raw = await mcp_sessions.list_raw_tools_in_scope(server, MAX_TOOLS, LIST_TIMEOUT, scope)
     # In a thread: a long list takes a fraction of a second, which would block the other answers of this loop.
-    return await asyncio.to_thread(listing_of, server, raw.tools, scope, endless=raw.endless)
+    return await asyncio.to_thread(build_listing, server, raw.tools, scope, endless=raw.endless)
 
 
 def tools_changed(scope: SessionScope) -> bool:
-    """Return whether a server has said in a session of the scope that its tools changed since they were listed."""
-    sessions = _sessions()
+    """Return whether a server has notified a session of the scope that its tools changed since the last listing."""
+    sessions = _loaded_sessions_module()
     return sessions is not None and sessions.tools_changed(scope)
 
 
 async def close_sessions() -> None:
     """Close all sessions of this event loop."""
-    sessions = _sessions()
+    sessions = _loaded_sessions_module()
     if sessions is not None:
         await sessions.close_sessions()
 
 
-def listing_of(
+def build_listing(
     server: ToolServerConfig, raw: Sequence[Any], scope: SessionScope | None = None, *, endless: bool = False
 ) -> Listing:
     """Return the tools of a server's raw list. A bad tool does not affect the others.
 
-    `endless`: the pages of the server's list did not end.
+    `endless`: the pages of the server's list do not end.
     """
     tools: dict[str, ServerTool] = {}
     problems: list[ToolProblem] = []
     seen_names: set[str] = set()
     characters = 0
     for number, raw_tool in enumerate(raw[:MAX_TOOLS], 1):
-        served_as = raw_tool.get("name") if isinstance(raw_tool, Mapping) else None
-        if not isinstance(served_as, str) or not served_as.strip():
+        name_at_server = raw_tool.get("name") if isinstance(raw_tool, Mapping) else None
+        if not isinstance(name_at_server, str) or not name_at_server.strip():
             problems.append(ToolProblem(f"tool {number}", Sentence("It has no name.")))
             continue
-        name = tool_name(server.name, served_as, tools)
-        if served_as in seen_names:
-            reason = Sentence("The server lists two tools of this name; the first is offered.")
+        name = tool_name(server.name, name_at_server, tools)
+        if name_at_server in seen_names:
+            reason = Sentence("The server lists two tools with this name. Only the first is offered.")
             problems.append(ToolProblem(name, reason))
             continue
-        seen_names.add(served_as)
+        seen_names.add(name_at_server)
         try:
-            schema = repaired(raw_tool.get("inputSchema"))
+            schema = repair_schema(raw_tool.get("inputSchema"))
         except BadSchema as error:
             problems.append(ToolProblem(name, error.sentence))
             continue
-        description = _description(raw_tool, served_as)
+        description = _choose_description(raw_tool, name_at_server)
         characters += len(description) + len(json.dumps(schema))
         if characters > MAX_LISTING:
             reason = Sentence(
-                "The list of this server is longer than {max_listing} characters; this tool is beyond that.",
+                "The list of this server is longer than {max_listing} characters. This tool is after the limit.",
                 max_listing=MAX_LISTING,
             )
             problems.append(ToolProblem(name, reason))
             continue
         if len(description) > MAX_DESCRIPTION:
             reason = Sentence(
-                "Its description has {description} characters; the first {max_description} are sent.",
+                "Its description has {description} characters. Only the first {max_description} are sent.",
                 description=len(description),
                 max_description=MAX_DESCRIPTION,
             )
             problems.append(ToolProblem(name, reason, offered=True))
         definition = ToolDefinition(name, description[:MAX_DESCRIPTION], schema)
-        tools[name] = ServerTool(server, served_as, definition, scope)
+        tools[name] = ServerTool(server, name_at_server, definition, scope)
     if len(raw) > MAX_TOOLS:
         reason = Sentence(
-            "The server lists more than {max_tools} tools; those beyond are not read.", max_tools=MAX_TOOLS
+            "The server lists more than {max_tools} tools. Only the first {max_tools} are read.", max_tools=MAX_TOOLS
         )
         problems.append(ToolProblem(f"{server.name}: more tools", reason))
     elif endless:
-        reason = Sentence("The pages of the server's list do not end; those beyond are not read.")
+        reason = Sentence("The pages of the server's list do not end. Only the first pages are read.")
         problems.append(ToolProblem(f"{server.name}: more tools", reason))
     return Listing(list(tools.values()), problems)
 
 
-def tool_name(server: str, served_as: str, others: Mapping[str, ServerTool]) -> str:
+def tool_name(server: str, name_at_server: str, others: Mapping[str, ServerTool]) -> str:
     """Return the tool's name for models. A digest is added if another tool already has that name."""
-    name = _FORBIDDEN.sub("_", f"{server}__{served_as}")[:MAX_NAME]
-    if name in others and others[name].served_as != served_as:
-        digest = hashlib.sha256(served_as.encode(errors="replace")).hexdigest()[:_SIGN]
-        name = f"{name[: MAX_NAME - _SIGN - 1]}_{digest}"
+    name = _NOT_IN_NAMES.sub("_", f"{server}__{name_at_server}")[:MAX_NAME]
+    if name in others and others[name].name_at_server != name_at_server:
+        digest = hashlib.sha256(name_at_server.encode(errors="replace")).hexdigest()[:_DIGEST_LENGTH]
+        name = f"{name[: MAX_NAME - _DIGEST_LENGTH - 1]}_{digest}"
     return name
 
 
-def _description(tool: Mapping[str, Any], served_as: str) -> str:
-    texts = (tool.get("description"), tool.get("title"), served_as)
+def _choose_description(tool: Mapping[str, Any], name_at_server: str) -> str:
+    texts = (tool.get("description"), tool.get("title"), name_at_server)
     return next(clean(text) for text in texts if isinstance(text, str) and text)
 
 
-def tools_of_operations(
+def build_operation_tools(
     server: ToolServerConfig, operations: Iterable[Operation], unasked: Collection[str]
 ) -> list[OperationTool]:
-    """Return the tools for operations. Those that change something ask, but for the keys in `unasked`."""
+    """Return the tools for operations.
+
+    Operations that may change something ask, except those with keys in `unasked`.
+    """
     tools: dict[str, OperationTool] = {}
     for operation in operations:
         name = tool_name(server.name, operation.name, tools)
         definition = ToolDefinition(name, operation.description[:MAX_DESCRIPTION], operation.parameters or {})
         asks = not operation.safe and operation.key not in unasked
-        tools[name] = OperationTool(server, operation.name, definition, operation.stored(asks=asks))
+        tools[name] = OperationTool(server, operation.name, definition, operation.as_json(asks=asks))
     return list(tools.values())
 
 
@@ -216,38 +219,38 @@ class StoredProblem(TypedDict):
     offered: bool
 
 
-def tools_as_stored(tools: Iterable[ServerTool]) -> list[StoredServerTool]:
-    """Return the stored form of tools, which `stored_tools` reads."""
-    return [tool.stored() for tool in tools]
+def tools_to_json(tools: Iterable[ServerTool]) -> list[StoredServerTool]:
+    """Return the stored form of tools, which `tools_from_json` reads."""
+    return [tool.as_json() for tool in tools]
 
 
-def stored_tools(server: ToolServerConfig, listing: Iterable[StoredServerTool]) -> list[ServerTool]:
+def tools_from_json(server: ToolServerConfig, listing: Iterable[StoredServerTool]) -> list[ServerTool]:
     """Return the tools from their stored form."""
-    return [_of_stored(server, each) for each in listing]
+    return [_tool_from_json(server, each) for each in listing]
 
 
-def _of_stored(server: ToolServerConfig, stored: StoredServerTool) -> ServerTool:
+def _tool_from_json(server: ToolServerConfig, stored: StoredServerTool) -> ServerTool:
     definition = ToolDefinition(stored["name"], stored["description"], stored["parameters"])
     if "operation" in stored:
         return OperationTool(server, stored["tool"], definition, stored["operation"])
     return ServerTool(server, stored["tool"], definition)
 
 
-def problems_as_stored(problems: Iterable[ToolProblem]) -> list[StoredProblem]:
-    """Return the stored form of problems, which `stored_problems` reads."""
+def problems_to_json(problems: Iterable[ToolProblem]) -> list[StoredProblem]:
+    """Return the stored form of problems, which `problems_from_json` reads."""
     return [{"name": problem.name, "reason": problem.reason.dump(), "offered": problem.offered} for problem in problems]
 
 
-def stored_problems(problems: Iterable[StoredProblem]) -> list[ToolProblem]:
+def problems_from_json(problems: Iterable[StoredProblem]) -> list[ToolProblem]:
     """Return the problems from their stored form."""
     return [ToolProblem(problem["name"], Sentence.load(problem["reason"]), problem["offered"]) for problem in problems]
 
 
-async def _read_protocol() -> None:
+async def _load_sessions_module() -> None:
     """Import the client in a thread at its first use: the protocol's package takes half a second to load."""
-    await asyncio.to_thread(import_module, SESSIONS)
+    await asyncio.to_thread(import_module, SESSIONS_MODULE)
 
 
-def _sessions() -> ModuleType | None:
-    """Return the module of sessions if it is loaded. There is no session otherwise."""
-    return sys.modules.get(SESSIONS)
+def _loaded_sessions_module() -> ModuleType | None:
+    """Return the module of sessions, or None if it is not loaded. Then there is no session."""
+    return sys.modules.get(SESSIONS_MODULE)

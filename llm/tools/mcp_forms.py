@@ -1,4 +1,4 @@
-"""Turn an elicitation of an MCP server into a form, and the form's answer into the protocol's.
+"""Turn an elicitation of an MCP server into a form, and the answer to the form into the protocol's result.
 
 A form has at most `MAX_FIELDS` fields of the kinds that the protocol allows: texts, numbers, booleans and enums.
 """
@@ -16,12 +16,17 @@ from llm.types.forms import MAX_FIELDS, FieldKind, FormAnswer, FormChoice, FormF
 MAX_CHOICES = 200
 MAX_MESSAGE = 4_000  # characters
 MAX_LABEL = 500  # characters of a title, a description or a choice
-KINDS: Mapping[str, FieldKind] = {"string": "text", "number": "number", "integer": "integer", "boolean": "boolean"}
-INPUTS: Mapping[str, str] = {"email": "email", "uri": "url", "date": "date"}
+FIELD_KINDS: Mapping[str, FieldKind] = {
+    "string": "text",
+    "number": "number",
+    "integer": "integer",
+    "boolean": "boolean",
+}
+INPUT_TYPES: Mapping[str, str] = {"email": "email", "uri": "url", "date": "date"}
 
 
-def form_of(params: ElicitRequestFormParams | ElicitRequestURLParams, number: int) -> ToolQuestion | None:
-    """Return the form that a server asks for. None if it cannot be shown."""
+def to_form(params: ElicitRequestFormParams | ElicitRequestURLParams, number: int) -> ToolQuestion | None:
+    """Return the form for an elicitation. None if it cannot be shown."""
     message = clean(params.message)[:MAX_MESSAGE]
     if isinstance(params, ElicitRequestURLParams):
         return ToolQuestion(number=number, message=message, url=params.url, fields=[]) if is_http(params.url) else None
@@ -31,20 +36,23 @@ def form_of(params: ElicitRequestFormParams | ElicitRequestURLParams, number: in
         return None
     required = schema.get("required")
     names = set(required) if isinstance(required, Sequence) and not isinstance(required, str) else set()
-    fields = [_field(str(name), each, required=name in names) for name, each in properties.items()]
+    fields = [_to_field(str(name), each, required=name in names) for name, each in properties.items()]
     if any(field is None for field in fields):
         return None
     return ToolQuestion(number=number, message=message, url="", fields=[field for field in fields if field is not None])
 
 
-def result_of(form: ToolQuestion, answer: FormAnswer) -> ElicitResult:
-    """Return the protocol's form of an answer. The page of an address tells the server itself what was entered."""
+def to_result(form: ToolQuestion, answer: FormAnswer) -> ElicitResult:
+    """Return the protocol's result for an answer.
+
+    An elicitation with an address has no content: the page at the address sends it to the server itself.
+    """
     if answer.content is None:
         return ElicitResult(action="decline")
     return ElicitResult(action="accept", content=None if form["url"] else answer.content)
 
 
-def _field(name: str, schema: Any, *, required: bool) -> FormField | None:
+def _to_field(name: str, schema: Any, *, required: bool) -> FormField | None:
     """Return the field for a property of the schema.
 
     None for a kind that the protocol does not allow, and for a name of more than `MAX_LABEL` characters.
@@ -52,17 +60,17 @@ def _field(name: str, schema: Any, *, required: bool) -> FormField | None:
     if not isinstance(schema, Mapping) or len(name) > MAX_LABEL:
         return None
     items = schema.get("items")
-    choices = _choices(items if isinstance(items, Mapping) else schema)
-    kind: FieldKind | None = KINDS.get(str(schema.get("type")))
+    choices = _read_choices(items if isinstance(items, Mapping) else schema)
+    kind: FieldKind | None = FIELD_KINDS.get(str(schema.get("type")))
     if schema.get("type") == "array" and choices:
         kind = "choices"
     elif choices and kind == "text":
         kind = "choice"
     if kind is None or len(choices) > MAX_CHOICES:
         return None
-    title = _label(schema.get("title")) or name
+    title = _to_label(schema.get("title")) or name
     field = FormField(
-        name=name, title=title, description=_label(schema.get("description")), kind=kind, required=required
+        name=name, title=title, description=_to_label(schema.get("description")), kind=kind, required=required
     )
     if choices:
         field["choices"] = choices
@@ -84,15 +92,15 @@ def _add_rules(field: FormField, schema: Mapping[str, Any]) -> None:
         field["default"] = default
     elif isinstance(default, str | int | float):
         field["default"] = str(default)[:MAX_MESSAGE]
-    if kind == "text" and schema.get("format") in INPUTS:
-        field["input"] = INPUTS[str(schema["format"])]
+    if kind == "text" and schema.get("format") in INPUT_TYPES:
+        field["input"] = INPUT_TYPES[str(schema["format"])]
 
 
-def _choices(schema: Mapping[str, Any]) -> list[FormChoice]:
+def _read_choices(schema: Mapping[str, Any]) -> list[FormChoice]:
     """Return the values of an enum with their labels: `enumNames`, or the titles of `oneOf` and `anyOf`."""
-    titled = schema.get("oneOf") or schema.get("anyOf")
-    if isinstance(titled, list):
-        pairs = [(each.get("const"), each.get("title")) for each in titled if isinstance(each, Mapping)]
+    alternatives = schema.get("oneOf") or schema.get("anyOf")
+    if isinstance(alternatives, list):
+        pairs = [(each.get("const"), each.get("title")) for each in alternatives if isinstance(each, Mapping)]
     else:
         values = schema.get("enum")
         labels = schema.get("enumNames")
@@ -100,11 +108,11 @@ def _choices(schema: Mapping[str, Any]) -> list[FormChoice]:
         labels = labels if isinstance(labels, list) and len(labels) == len(values) else values
         pairs = list(zip(values, labels, strict=True))
     return [
-        FormChoice(value=value[:MAX_LABEL], label=_label(label) or value[:MAX_LABEL])
+        FormChoice(value=value[:MAX_LABEL], label=_to_label(label) or value[:MAX_LABEL])
         for value, label in pairs
         if isinstance(value, str)
     ]
 
 
-def _label(text: Any) -> str:
+def _to_label(text: Any) -> str:
     return clean(text).strip()[:MAX_LABEL] if isinstance(text, str) else ""

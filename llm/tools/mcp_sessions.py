@@ -1,12 +1,13 @@
 """Keep sessions with MCP servers open, so that servers with state work.
 
-1. `call` asks the session of a scope, which its first call opens. The next answer of the conversation finds it again.
+1. `call_tool` uses the session of a scope. The first call opens it, and the next answers of the conversation use it,
+   too.
 2. `McpSession` is one session. Its own task opens it, answers its questions and closes it.
-3. `_SessionPool` holds the sessions of an event loop. It closes a session that is idle or old, and those beyond the
-   bounds, the longest idle one first. A call beyond the bounds gets a session of its own.
+3. `_SessionPool` has the sessions of an event loop. It closes idle and old sessions, and sessions beyond the bounds,
+   the longest unused one first. If all sessions are busy, a call gets a session of its own.
 
-A session ends with a call that fails, is stopped or takes too long, since its server may be in any state. The next call
-opens another one. Its person reads in the report that what the server knew is lost.
+A call that fails, is stopped or takes too long ends its session, since the server may be in any state. The next call
+opens another session. The report tells the person that the server's state is lost.
 """
 
 import asyncio
@@ -39,51 +40,51 @@ from llm.tools.mcp_client import (
     Question,
     RawAnswer,
     RawListing,
+    ask_in_session,
     ask_once,
-    asked,
-    call_of,
+    call_question,
     converse,
-    detached,
-    list_tools,
-    listing_of_at_most,
+    list_question,
+    list_raw_tools,
+    start_detached,
 )
-from llm.tools.mcp_content import output_of
+from llm.tools.mcp_content import to_output
 from llm.tools.mcp_failures import Exchange
-from llm.tools.mcp_forms import form_of, result_of
+from llm.tools.mcp_forms import to_form, to_result
 from llm.tools.servers import ServerFailed, SessionScope, ToolServerConfig
 from llm.types.forms import FormAnswer, PersonAsker, ToolQuestion
 from llm.types.tools import ToolOutput, person_asker
 
-IDLE = 300.0  # seconds after the last call
-OLDEST = 3_600.0  # seconds after which a session takes no more calls
-SWEEP_EVERY = 15.0  # seconds
-SUBSCRIBED_WITHIN = 3.0  # seconds that the first call waits for the subscription to changes of the tools
-MAX_COUNT = 32  # sessions of a process
-MAX_OF_PERSON = 8  # sessions of a person in a process
-MAX_LOST = 1_000  # ended sessions that the pool remembers, to tell their people
-NOT_FOUND = 404
-CLOSED = "Connection closed"  # the package's error for a connection that the server has closed
+IDLE_SECONDS = 300.0  # seconds after the last call
+MAX_AGE_SECONDS = 3_600.0  # seconds after which a session takes no more calls
+SWEEP_SECONDS = 15.0  # between two sweeps of the pool
+SUBSCRIPTION_TIMEOUT = 3.0  # seconds for which the first call waits for the subscription to changes of the tools
+MAX_SESSIONS = 32  # sessions of a process
+MAX_SESSIONS_OF_PERSON = 8  # sessions of a person in a process
+MAX_REMEMBERED_SESSIONS = 1_000  # ended sessions that the pool remembers, so that reports can name them
+SESSION_NOT_FOUND = 404
+CONNECTION_CLOSED = "Connection closed"  # the package's error for a connection that the server has closed
 ELICITATION = "elicitation/create"
 TOOLS_CHANGED = "notifications/tools/list_changed"
-# Requests of servers that no client of this product answers. The package refuses them.
-REFUSED: Mapping[str, str] = {
+# Requests of servers that Glasshouse does not answer. The package refuses them.
+REFUSED_REQUESTS: Mapping[str, str] = {
     "sampling/createMessage": gettext_noop("an answer of a model (sampling)"),
     "roots/list": gettext_noop("the folders of the person (roots)"),
     ELICITATION: gettext_noop("an answer of the person (elicitation)"),
 }
-REQUEST_REFUSED = gettext_noop("The tool server {name} asked for {what}. Tools do not get that here.")
-FORM_UNREADABLE = gettext_noop("The tool server {name} asked with a form that cannot be shown, so it got no answer.")
+REQUEST_REFUSED = gettext_noop("The tool server {name} asked for {what}. Glasshouse does not give that to tools.")
+FORM_UNREADABLE = gettext_noop("The tool server {name} sent a form that cannot be shown, so it got no answer.")
 SESSION_LOST = gettext_noop(
     "The session with the tool server {name} had ended, so a new one began. The server does not know the earlier calls."
 )
 
 
-async def call(
+async def call_tool(
     server: ToolServerConfig, tool: str, arguments: Mapping[str, Any], scope: SessionScope | None
 ) -> ToolOutput:
     """Call a tool, in the session of the scope if there is one. A failure of the server is an output, too."""
-    question = call_of(server, tool, arguments)
-    asker = _recorded(server, person_asker())
+    question = call_question(server, tool, arguments)
+    asker = _with_record(server, person_asker())
     session = _pool().take(server, scope, asks=asker is not None) if scope is not None else None
     try:
         if session is None:
@@ -94,12 +95,12 @@ async def call(
         output = ToolOutput(str(failure), error=True)
     else:
         # In a thread: decoding the largest result takes a tenth of a second, which would block other answers.
-        output = await asyncio.to_thread(output_of, result, tool)
+        output = await asyncio.to_thread(to_output, result, tool)
     return replace(output, notes=session.take_notes()) if session is not None else output
 
 
-def _recorded(server: ToolServerConfig, asker: PersonAsker | None) -> PersonAsker | None:
-    """Return the asker, which records for the current task what its person's answers send out of the workspace."""
+def _with_record(server: ToolServerConfig, asker: PersonAsker | None) -> PersonAsker | None:
+    """Return the asker. It also records, for the current task, the answers that leave the workspace."""
     if asker is None or not server.reaches_out:
         return asker
     context = copy_context()
@@ -117,40 +118,44 @@ def _recorded(server: ToolServerConfig, asker: PersonAsker | None) -> PersonAske
 async def _ask_in_session(
     session: "McpSession", question: Question[JsonObject], scope: SessionScope | None, asker: PersonAsker | None
 ) -> "tuple[McpSession, JsonObject]":
-    """Return the answer and its session. Ask once more, in a new session, if the server has forgotten the session.
+    """Return the answer and its session. If the server has forgotten the session, ask again in a new one.
 
-    A server says so with status 404, and has not run the call then (Streamable HTTP, "Session Management").
+    A server reports this with status 404, without running the call (Streamable HTTP, "Session Management").
     """
     reused = session.answered > 0
     try:
         return session, await session.ask(question, asker)
     except ServerFailed:
-        forgotten = reused and session.exchange.status == NOT_FOUND
-        again = _pool().take(session.server, scope, asks=session.asks) if forgotten and scope is not None else None
-        if again is None:
+        is_forgotten = reused and session.exchange.status == SESSION_NOT_FOUND
+        new_session = (
+            _pool().take(session.server, scope, asks=session.asks) if is_forgotten and scope is not None else None
+        )
+        if new_session is None:
             raise
-    return again, await again.ask(question, asker)
+    return new_session, await new_session.ask(question, asker)
 
 
-async def list_tools_in(server: ToolServerConfig, most: int, timeout: float, scope: SessionScope | None) -> RawListing:
-    """List tools as `list_tools` does, in the session of the scope if one is open: its tools may differ."""
+async def list_raw_tools_in_scope(
+    server: ToolServerConfig, max_tools: int, timeout: float, scope: SessionScope | None
+) -> RawListing:
+    """List tools as `list_raw_tools` does, in the session of the scope if one is open: its tools may differ."""
     session = _pool().open_session(server, scope) if scope is not None else None
     if session is not None:
         session.tools_changed = False
         with suppress(ServerFailed, TimeoutError):  # the session may be dead, and the server alive
             async with asyncio.timeout(timeout):
-                return await session.ask(listing_of_at_most(most))
-    return await list_tools(server, most, timeout)
+                return await session.ask(list_question(max_tools))
+    return await list_raw_tools(server, max_tools, timeout)
 
 
 def tools_changed(scope: SessionScope) -> bool:
-    """Return whether a server has said in a session of the scope that its tools changed since they were listed."""
+    """Return whether a server has notified a session of the scope that its tools changed since the last listing."""
     return _pool().tools_changed(scope)
 
 
 @dataclass(slots=True)
 class _Request(Generic[Answer]):
-    """A question with the future of its answer. `asker` asks its person."""
+    """A question, and the future of its answer. `asker` asks the person. `forms`: the number of forms so far."""
 
     question: Question[Answer]
     answer: "asyncio.Future[Answer]"
@@ -161,8 +166,8 @@ class _Request(Generic[Answer]):
 class McpSession:
     """One open session. Questions may be asked at the same time.
 
-    `tools_changed`: the server has said that its tools changed. `exchange` has the observations that explain a failure.
-    `answered` counts the answers of the server. `opened` and `used` are times of the event loop. `asks`: the server may
+    `tools_changed`: the server has notified that its tools changed. `exchange`: observations that explain a failure.
+    `answered`: the number of the server's answers. `opened` and `used`: times of the event loop. `asks`: the server may
     ask people with forms.
     """
 
@@ -179,10 +184,10 @@ class McpSession:
         self._closed = False
         self._error: Exception | None = None
         self._requests: asyncio.Queue[_Request[Any] | None] = asyncio.Queue()
-        self._running: set[asyncio.Task[None]] = set()
-        self._asked: list[_Request[Any]] = []  # the requests that run, the oldest first
+        self._running_tasks: set[asyncio.Task[None]] = set()
+        self._running_requests: list[_Request[Any]] = []  # the requests that run, the oldest first
         elicit = self._elicit if asks else None
-        self._task = detached(converse(server, self._serve, self.exchange, self._notice, elicit))
+        self._task = start_detached(converse(server, self._serve, self.exchange, self._on_message, elicit))
 
     @property
     def busy(self) -> bool:
@@ -190,16 +195,16 @@ class McpSession:
 
     @property
     def ended(self) -> bool:
-        """Return whether the session takes no more questions, also because its server has ended."""
+        """Return whether the session takes no more questions: it was closed, or its server has ended."""
         return self._closed or self._task.done() or self.exchange.ended
 
     @property
     def stateful(self) -> bool:
-        """Return whether the server may know something from earlier calls."""
+        """Return whether the server may have state from earlier calls."""
         return self.answered > 0 and (not self.server.url or self.server.sse or self.exchange.session)
 
     def take_notes(self) -> tuple[Sentence, ...]:
-        """Return the sentences for people that have come up since the last call of this method."""
+        """Return the notes for people since the last call of this method."""
         notes, self._notes = self._notes, []
         return tuple(notes)
 
@@ -209,27 +214,27 @@ class McpSession:
         self._waiting += 1
         try:
             self._requests.put_nowait(_Request(question, answer, asker))
-            either: set[asyncio.Future[Any]] = {answer, self._task}
-            await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
+            outcomes: set[asyncio.Future[Any]] = {answer, self._task}
+            await asyncio.wait(outcomes, return_when=asyncio.FIRST_COMPLETED)
             if answer.done():
                 return answer.result()
             if not self._task.cancelled():
-                self._task.result()  # raises the failure with which the session has ended
-            raise mcp_failures.failed(self.server, self.exchange, None)
+                self._task.result()  # raises the failure that ended the session
+            raise mcp_failures.to_failure(self.server, self.exchange, None)
         except asyncio.CancelledError:
-            self.cut_off()
+            self.abort()
             raise
         finally:
             self._waiting -= 1
             self.used = asyncio.get_running_loop().time()
 
     def close(self) -> None:
-        """Let the session end once it has been opened."""
+        """End the session as soon as it is open."""
         self._closed = True
         self._requests.put_nowait(None)
 
-    def cut_off(self) -> None:
-        """End the session at once. Closing goes on in the background."""
+    def abort(self) -> None:
+        """End the session at once. It is closed in the background."""
         self.close()
         self._task.cancel()
 
@@ -237,64 +242,64 @@ class McpSession:
         """Wait until the session has ended."""
         await asyncio.wait({self._task})
 
-    def _notice(self, method: str) -> None:
+    def _on_message(self, method: str) -> None:
         if method == TOOLS_CHANGED:
             self.tools_changed = True
-        elif method in REFUSED and method not in self._refused and not (self.asks and method == ELICITATION):
+        elif method in REFUSED_REQUESTS and method not in self._refused and not (self.asks and method == ELICITATION):
             self._refused.add(method)
-            what = Sentence(REFUSED[method])
+            what = Sentence(REFUSED_REQUESTS[method])
             self._notes.append(Sentence(REQUEST_REFUSED, name=self.server.name, what=what))
 
     async def _serve(self, client: Client, _answer: RawAnswer) -> None:
         """Answer questions until the session is closed. Raises the error of a question that ends the session."""
         try:
-            following = asyncio.Event()
-            self._start(self._follow_tools(client, following))
+            subscribed = asyncio.Event()
+            self._start(self._subscribe_to_tools(client, subscribed))
             with suppress(TimeoutError):  # a change that the first call makes must not be missed
-                async with asyncio.timeout(SUBSCRIBED_WITHIN):
-                    await following.wait()
+                async with asyncio.timeout(SUBSCRIPTION_TIMEOUT):
+                    await subscribed.wait()
             while (request := await self._requests.get()) is not None:
-                self._start(self._answer(client, request))
+                self._start(self._answer_question(client, request))
             if self._error is not None:
                 raise self._error
         finally:
-            for task in self._running:
+            for task in self._running_tasks:
                 task.cancel()
-            await asyncio.gather(*self._running, return_exceptions=True)
+            await asyncio.gather(*self._running_tasks, return_exceptions=True)
 
     def _start(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.create_task(work)
-        self._running.add(task)
-        task.add_done_callback(self._running.discard)
+        self._running_tasks.add(task)
+        task.add_done_callback(self._running_tasks.discard)
 
-    async def _follow_tools(self, client: Client, following: asyncio.Event) -> None:
+    async def _subscribe_to_tools(self, client: Client, subscribed: asyncio.Event) -> None:
         """Note changes of the server's tools. Before 2026-07-28 servers send them without a subscription.
 
-        `following` is set as soon as changes are noted, or cannot be.
+        `subscribed` is set as soon as changes are noted, or when that is impossible.
         """
         tools = client.server_capabilities.tools
         try:
             if client.protocol_version not in MODERN_PROTOCOL_VERSIONS or tools is None or not tools.list_changed:
                 return
             async with client.listen(tools_list_changed=True) as changes:
-                following.set()
+                subscribed.set()
                 async for _ in changes:
                     self.tools_changed = True
         except (MCPError, SubscriptionLost, ListenNotSupportedError, TimeoutError):
             return  # the next turn lists the tools again in any case
         finally:
-            following.set()
+            subscribed.set()
 
-    async def _answer(self, client: Client, request: _Request[Any]) -> None:
-        """Answer one question. A refusal by the server concerns its question alone; another error ends the session."""
+    async def _answer_question(self, client: Client, request: _Request[Any]) -> None:
+        """Answer one question. A refusal by the server is the answer to it. Another error ends the session."""
         try:
-            self._asked.append(request)
+            self._running_requests.append(request)
             try:
-                result = await asked(client, request.question)
+                result = await ask_in_session(client, request.question)
             finally:
-                self._asked.remove(request)
+                self._running_requests.remove(request)
         except Exception as error:
-            refusal = self._refusal(error)
+            refusal = self._to_refusal(error)
             if refusal is None:
                 self._error = self._error or error
                 self.close()
@@ -307,22 +312,22 @@ class McpSession:
                 request.answer.set_result(result)
 
     async def _elicit(self, context: ClientRequestContext, params: ElicitRequestParams) -> ElicitResult:
-        """Ask the person of the oldest running call. The protocol does not say which call a question belongs to."""
-        request = next((each for each in self._asked if each.asker is not None), None)
+        """Ask the person of the oldest running call, since the protocol does not name the call of a question."""
+        request = next((each for each in self._running_requests if each.asker is not None), None)
         if request is None or request.asker is None or request.forms == MAX_FORMS:
             return ElicitResult(action="cancel")
         request.forms += 1
-        form = form_of(params, request.forms)
+        form = to_form(params, request.forms)
         if form is None:
             self._notes.append(Sentence(FORM_UNREADABLE, name=self.server.name))
             return ElicitResult(action="cancel")
-        return result_of(form, await request.asker(form))
+        return to_result(form, await request.asker(form))
 
-    def _refusal(self, error: Exception) -> ServerFailed | None:
-        """Return the failure for an error with which the server has answered. None for other errors."""
-        if not isinstance(error, MCPError) or error.message == CLOSED:
+    def _to_refusal(self, error: Exception) -> ServerFailed | None:
+        """Return the failure if the server has answered with this error, else None."""
+        if not isinstance(error, MCPError) or error.message == CONNECTION_CLOSED:
             return None
-        failure = mcp_failures.failed(self.server, self.exchange, error, clean(error.message))
+        failure = mcp_failures.to_failure(self.server, self.exchange, error, clean(error.message))
         return failure if failure.code == "tool_server_error" else None
 
 
@@ -334,11 +339,11 @@ class _SessionPool:
 
     def __init__(self) -> None:
         self._sessions: dict[_Key, McpSession] = {}
-        self._lost: dict[_Key, None] = {}  # sessions that ended with what their server knew; the oldest first
+        self._ended_sessions: dict[_Key, None] = {}  # ended sessions whose server had state, the oldest first
         self._timer: asyncio.TimerHandle | None = None
 
     def take(self, server: ToolServerConfig, scope: SessionScope, *, asks: bool) -> McpSession | None:
-        """Return the session of the scope, opened if there is none. None if all sessions of the bounds are busy.
+        """Return the session of the scope, and open it if necessary. None if the bounds are reached and all are busy.
 
         `asks`: in a new session the server may ask people.
         """
@@ -348,8 +353,8 @@ class _SessionPool:
         if session is None:
             if not self._make_room(scope.person):
                 return None
-            lost = key in self._lost
-            self._lost.pop(key, None)
+            lost = key in self._ended_sessions
+            self._ended_sessions.pop(key, None)
             notes = [Sentence(SESSION_LOST, name=server.name)] if lost else ()
             session = McpSession(server, notes, asks=asks)
         self._sessions[key] = session
@@ -364,18 +369,18 @@ class _SessionPool:
         return any(session.tools_changed for (each, _), session in self._sessions.items() if each == scope)
 
     async def close(self) -> None:
-        """Close all sessions, and wait for their ends."""
+        """Close all sessions, and wait until they have ended."""
         sessions = [*self._sessions.values()]
         self._sessions.clear()
         for session in sessions:
-            session.cut_off()
+            session.abort()
         await asyncio.gather(*(session.wait_closed() for session in sessions))
 
     def _make_room(self, person: UUID) -> bool:
-        """Close the longest unused sessions beyond the bounds. Return whether one more may be opened."""
+        """Make room for one more session: close the longest unused ones. Return whether it may be opened."""
         of_person = [key for key in self._sessions if key[0].person == person]
-        for keys, most in ((of_person, MAX_OF_PERSON), ([*self._sessions], MAX_COUNT)):
-            if len(keys) < most:
+        for keys, maximum in ((of_person, MAX_SESSIONS_OF_PERSON), ([*self._sessions], MAX_SESSIONS)):
+            if len(keys) < maximum:
                 continue
             unused = next((key for key in keys if key in self._sessions and not self._sessions[key].busy), None)
             if unused is None:
@@ -384,22 +389,25 @@ class _SessionPool:
         return True
 
     def _sweep(self) -> None:
-        """Close sessions that are idle or old, and forget those that have ended. Look again while there are any."""
+        """Close sessions that are idle or old, and remove those that have ended.
+
+        Repeat this while there are sessions.
+        """
         now = asyncio.get_running_loop().time()
         for key, session in [*self._sessions.items()]:
-            over = session.ended or now - session.used > IDLE or now - session.opened > OLDEST
-            if session.ended or (over and not session.busy):
+            is_over = session.ended or now - session.used > IDLE_SECONDS or now - session.opened > MAX_AGE_SECONDS
+            if session.ended or (is_over and not session.busy):
                 self._end(key)
         if self._timer is not None:
             self._timer.cancel()
-        self._timer = asyncio.get_running_loop().call_later(SWEEP_EVERY, self._sweep) if self._sessions else None
+        self._timer = asyncio.get_running_loop().call_later(SWEEP_SECONDS, self._sweep) if self._sessions else None
 
     def _end(self, key: _Key) -> None:
         session = self._sessions.pop(key)
         if session.stateful:
-            self._lost[key] = None
-            while len(self._lost) > MAX_LOST:
-                del self._lost[next(iter(self._lost))]
+            self._ended_sessions[key] = None
+            while len(self._ended_sessions) > MAX_REMEMBERED_SESSIONS:
+                del self._ended_sessions[next(iter(self._ended_sessions))]
         session.close()
 
 
@@ -411,12 +419,15 @@ def _pool() -> _SessionPool:
 
 
 async def close_sessions() -> None:
-    """Close all sessions of this event loop. Programs end with their sessions."""
+    """Close all sessions of this event loop. This also ends the servers that are processes."""
     await _pool().close()
 
 
 def _fingerprint(server: ToolServerConfig) -> str:
-    """Return a digest of the configuration: a session of another address, secret or sign-in must not be used."""
+    """Return a digest of the configuration.
+
+    A change of the address, the secret or the sign-in needs another session.
+    """
     signed_in = server.bearer.key if server.bearer is not None else ""
     configuration = [server.name, server.url, server.command, sorted(server.secrets.items()), signed_in]
     return hashlib.sha256(json.dumps(configuration).encode()).hexdigest()

@@ -1,4 +1,4 @@
-"""Offer the tool that opens a page of the web and returns its text."""
+"""Define the tool that opens a web page and returns its text."""
 
 import asyncio
 import codecs
@@ -23,11 +23,11 @@ MAX_TITLE = 300  # characters
 _WEB_PAGES = ("text/html", "application/xhtml+xml")
 MEDIA_TYPES = (*_WEB_PAGES, "text/plain", "text/markdown", "text/x-markdown", "application/json")
 MAX_PAGE = 2_000_000  # bytes of text; the rest is cut off
-MAX_FILE = 20_000_000  # bytes of a file, which is useless when cut
-CUT = f"\n[… The page is longer than {MAX_PAGE // 1_000_000} MB; only its beginning was fetched. …]"
+MAX_FILE = 20_000_000  # bytes of a file; a part of a file is useless
+PAGE_CUT_NOTE = f"\n[… The page is longer than {MAX_PAGE // 1_000_000} MB; only its beginning was fetched. …]"
 
 _META_CHARSET = re.compile(rb"<meta[^>]{0,200}?charset\s*=\s*[\"']?([\w.:-]{1,40})", re.IGNORECASE)
-_MARKS = ((codecs.BOM_UTF8, "utf-8"), (codecs.BOM_UTF16_LE, "utf-16-le"), (codecs.BOM_UTF16_BE, "utf-16-be"))
+_BYTE_ORDER_MARKS = ((codecs.BOM_UTF8, "utf-8"), (codecs.BOM_UTF16_LE, "utf-16-le"), (codecs.BOM_UTF16_BE, "utf-16-be"))
 # An allow-list: Python also has codecs that are not character sets, and some of those take quadratic time.
 _CHARSETS = re.compile(r"utf-(?:8|16|32)|iso8859|cp\d|gb|big5|euc|shift|koi8|iso2022|ascii|tis|mac|johab|ptcp|kz")
 
@@ -45,7 +45,10 @@ _DEFINITION = ToolDefinition(
 
 @dataclass(frozen=True, slots=True)
 class WebPage:
-    """A page. `url` is the address after redirects. `partial`: the text is only the beginning, and its end says so."""
+    """A page. `url`: the address after redirects.
+
+    `partial`: the text is only the beginning, and a note at its end says so.
+    """
 
     url: str
     title: str
@@ -54,10 +57,10 @@ class WebPage:
 
 
 class OpenUrlTool:
-    """A tool that opens a page. `data["documents"]` of its output has one document: id, title, metadata (URL) and text.
+    """Tool that opens a page. `data["documents"]` of its output has one document: id, title, metadata (URL) and text.
 
-    `readers`: functions that return the text of other media types. They may block and raise `FetchRefused`. `follow`:
-    decides which redirects are followed.
+    `readers`: functions that return the text of a file, by media type. They may block, and may raise `FetchRefused`.
+    `follow`: decides whether a redirect is followed.
     """
 
     definition = _DEFINITION
@@ -76,38 +79,38 @@ class OpenUrlTool:
         self.timeout = self._fetcher.timeout + (50 if readers else 5)  # the extra seconds are for reading the page
 
     def label(self, arguments: Mapping[str, Any]) -> Sentence:
-        return Sentence("Opening {host}", host=_url_of(arguments).host[:100])
+        return Sentence("Opening {host}", host=_parse_url(arguments).host[:100])
 
     async def run(self, arguments: Mapping[str, Any]) -> ToolOutput:
-        url = _url_of(arguments)
+        url = _parse_url(arguments)
         try:
             page = await self.open(url)
         except FetchRefused as refusal:
             return ToolOutput(str(refusal), error=True)
         document = {"id": page.url, "title": page.title, "metadata": page.url, "text": page.text}
         text = f"{page.title}\n{page.url}\n\n{page.text}"
-        return ToolOutput(text, {"documents": [document]}, whole=page.text, partial=page.partial)
+        return ToolOutput(text, {"documents": [document]}, full_text=page.text, partial=page.partial)
 
     async def open(self, url: httpx2.URL) -> WebPage:
         """Fetch and read a page. Raises `FetchRefused`."""
-        fetched = await self._fetcher.fetch(url, self._accepted, self._follow)
+        page = await self._fetcher.fetch(url, self._accepted, self._follow)
         # In a thread, since a large page takes up to a second, which would block the event loop.
-        title, text = await asyncio.to_thread(self._read, fetched)
+        title, text = await asyncio.to_thread(self._read, page)
         if not text:
-            raise FetchRefused("The page holds no text. It may be made by a script, which is not run.")
-        return WebPage(fetched.url, title[:MAX_TITLE] or fetched.url, text + (CUT if fetched.cut else ""), fetched.cut)
+            raise FetchRefused("The page has no text. A script may create the text, but scripts are not run.")
+        return WebPage(page.url, title[:MAX_TITLE] or page.url, text + (PAGE_CUT_NOTE if page.cut else ""), page.cut)
 
-    def _read(self, fetched: FetchedPage) -> tuple[str, str]:
+    def _read(self, page: FetchedPage) -> tuple[str, str]:
         """Return the title, which may be empty, and the text."""
-        if reader := self._readers.get(fetched.media_type):
-            if fetched.cut:
-                raise FetchRefused(f"This file is larger than {MAX_FILE // 1_000_000} MB, the most that is fetched.")
-            return "", clean(reader(fetched.body)).strip()
-        source = _decoded(fetched.body, fetched.charset)
-        return page_text(source) if fetched.media_type in _WEB_PAGES else ("", source.strip())
+        if reader := self._readers.get(page.media_type):
+            if page.cut:
+                raise FetchRefused(f"This file is larger than {MAX_FILE // 1_000_000} MB, which is the limit.")
+            return "", clean(reader(page.body)).strip()
+        source = _decode(page.body, page.charset)
+        return page_text(source) if page.media_type in _WEB_PAGES else ("", source.strip())
 
 
-def _url_of(arguments: Mapping[str, Any]) -> httpx2.URL:
+def _parse_url(arguments: Mapping[str, Any]) -> httpx2.URL:
     url = arguments.get("url")
     if not isinstance(url, str) or not url.strip() or len(url) > MAX_URL:
         raise BadArguments(f'Call it with {{"url": "https://…"}}, at most {MAX_URL} characters.')
@@ -117,17 +120,17 @@ def _url_of(arguments: Mapping[str, Any]) -> httpx2.URL:
         raise BadArguments("This is not a URL. Check it and call again.") from error
 
 
-def _decoded(body: bytes, charset: str | None) -> str:
+def _decode(body: bytes, charset: str | None) -> str:
     """Decode a body with the first encoding that fits.
 
     The order is: byte order mark, the server's header, the page's own declaration, UTF-8, Windows-1252.
     """
-    for mark, name in _MARKS:
+    for mark, name in _BYTE_ORDER_MARKS:
         if body.startswith(mark):
             return clean(body[len(mark) :].decode(name, "replace"))
     declared = _META_CHARSET.search(body[:2048])
     for candidate in (charset, declared and declared[1].decode("ascii", "replace")):
-        if candidate and (codec := _codec_of(candidate)):
+        if candidate and (codec := _find_codec(candidate)):
             return clean(body.decode(codec, "replace"))
     try:
         # Incremental, since the body may end within a character.
@@ -136,7 +139,7 @@ def _decoded(body: bytes, charset: str | None) -> str:
         return clean(body.decode("cp1252", "replace"))
 
 
-def _codec_of(name: str) -> str | None:
+def _find_codec(name: str) -> str | None:
     """Return Python's codec for the name of a character set; None if the name is unknown."""
     try:
         codec = codecs.lookup(name).name

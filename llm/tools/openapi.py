@@ -1,13 +1,13 @@
 """Read OpenAPI documents (3.0 to 3.2), and turn their operations into tools.
 
-1. `read_document` parses JSON or YAML within bounds, and checks that it is an OpenAPI document. `read_whole` does both
-   this and the next step.
-2. `operations_of` describes each operation: its arguments, where each of them goes in a request, and what is wrong with
-   an operation that cannot be a tool. One bad operation does not affect the others.
-3. `_Schemas` copies the schemas that an operation refers to into the schema of its arguments, within bounds.
+1. `read_document` parses JSON or YAML within bounds, and checks that it is an OpenAPI document. `read_with_operations`
+   also does the next step.
+2. `list_operations` describes each operation: its arguments, the place of each argument in a request, and the problem
+   of an operation that cannot be a tool. One bad operation does not affect the others.
+3. `_SchemaCopies` copies the schemas that an operation refers to into the schema of its arguments, within bounds.
    `llm.tools.mcp_schemas` then repairs the result like the schema of any tool.
 
-It knows no network. `llm.tools.openapi_calls` sends the requests.
+This module sends no requests; `llm.tools.openapi_calls` does.
 """
 
 import json
@@ -25,18 +25,18 @@ from core.net.url_safety import is_http
 from core.sentences import Sentence
 from core.sound import replace_unstorable
 from core.text import clean
-from llm.tools.mcp_schemas import BadSchema, repaired
+from llm.tools.mcp_schemas import BadSchema, repair_schema
 
 MAX_DOCUMENT = 16_000_000  # bytes; the largest well-known documents have 12 MB
-MAX_YAML = 4_000_000  # bytes; YAML takes about ten times as long as JSON to read
-MAX_VALUES = 2_000_000  # values of a document, those behind YAML aliases counted at each place
+MAX_YAML = 4_000_000  # bytes; reading YAML takes about ten times as long as JSON
+MAX_VALUES = 2_000_000  # values of a document; values behind a YAML alias count at each use
 MAX_LEVELS = 200  # of nesting
 MAX_OPERATIONS = 3_000
-MAX_OFFERED = 300  # operations of one server that are tools
+MAX_TOOLS_OF_SERVER = 300  # operations of one server that are tools
 MAX_ARGUMENTS = 100  # of one operation
 MAX_REFERENCES = 300  # schemas that one operation refers to
 MAX_SCHEMAS = 5_000  # schemas in the arguments of one operation, nested ones included
-MAX_FOLLOWED = 20  # references that lead to another one
+MAX_CHAIN = 20  # references in a chain
 MAX_SUMMARY = 300  # characters
 
 METHODS = ("get", "head", "post", "put", "patch", "delete")
@@ -70,12 +70,12 @@ _NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9_-]+")
 _JSON_TYPE = re.compile(r"application/(?:[a-z0-9.+-]{0,80}\+)?json")
 _VERSION = re.compile(r"3\.[012](?:\.|\Z)")
 _PATH_ARGUMENT = re.compile(r"\{([^{}/]{1,200})\}")
-# Keywords of OpenAPI that are none of JSON Schema, and examples, which take much room.
-_NO_KEYWORDS = frozenset({"xml", "discriminator", "externalDocs", "example", "examples"})
-# Keywords whose values have schemas in them.
-_BY_NAME = frozenset({"properties", "patternProperties", "dependentSchemas", "$defs", "definitions"})
-_IN_LISTS = frozenset({"allOf", "anyOf", "oneOf", "prefixItems"})
-_ONE = frozenset(
+# Keywords of OpenAPI that JSON Schema lacks, and examples, which are long.
+_REMOVED_KEYWORDS = frozenset({"xml", "discriminator", "externalDocs", "example", "examples"})
+# Keywords whose values contain schemas.
+_SCHEMAS_BY_NAME = frozenset({"properties", "patternProperties", "dependentSchemas", "$defs", "definitions"})
+_SCHEMA_LISTS = frozenset({"allOf", "anyOf", "oneOf", "prefixItems"})
+_SINGLE_SCHEMAS = frozenset(
     {
         *("items", "additionalProperties", "not", "if", "then", "else", "contains", "propertyNames"),
         *("unevaluatedItems", "unevaluatedProperties"),
@@ -84,7 +84,7 @@ _ONE = frozenset(
 
 
 class OperationArgument(TypedDict):
-    """One argument of a tool, and where it goes: the parameter `parameter` in `place`. `required` as in the schema."""
+    """One argument of a tool. It becomes the parameter `parameter` of a request, in `place`."""
 
     name: str
     parameter: str
@@ -103,7 +103,7 @@ class OperationBody(TypedDict):
 
 
 class StoredOperation(TypedDict):
-    """How to make a request of a tool call, as stored with the tool. `asks`: a person must allow each call."""
+    """The values for the request of a call, as stored with the tool. `asks`: a person must allow each call."""
 
     method: str
     path: str
@@ -113,7 +113,10 @@ class StoredOperation(TypedDict):
 
 
 class OperationLine(TypedDict):
-    """An operation in the list of those to choose from. `key`: method and path. `problem`: why it cannot be a tool."""
+    """An operation in the list for the choice. `key`: method and path.
+
+    `problem`: the reason why it cannot be a tool.
+    """
 
     key: str
     summary: str
@@ -123,7 +126,7 @@ class OperationLine(TypedDict):
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """An operation of a document. `problem`: why it is no tool, if it is none. `parameters`: the repaired schema."""
+    """An operation of a document. `problem`: the reason why it cannot be a tool. `parameters`: the repaired schema."""
 
     key: str
     name: str
@@ -140,8 +143,8 @@ class Operation:
     def safe(self) -> bool:
         return self.method in SAFE_METHODS
 
-    def stored(self, *, asks: bool) -> StoredOperation:
-        """Return what a call needs. `asks`: a person must allow each call."""
+    def as_json(self, *, asks: bool) -> StoredOperation:
+        """Return the values for the request of a call. `asks`: a person must allow each call."""
         return {
             "method": self.method,
             "path": self.path,
@@ -150,17 +153,17 @@ class Operation:
             "asks": asks,
         }
 
-    def line(self) -> OperationLine:
-        """Return the operation for the list of those to choose from."""
+    def as_line(self) -> OperationLine:
+        """Return the operation for the list for the choice."""
         problem = self.problem.dump() if self.problem is not None else ""
         return {"key": self.key, "summary": self.summary, "safe": self.safe, "problem": problem}
 
 
 @dataclass(frozen=True, slots=True)
 class ReadDocument:
-    """A document that has been read. `server`: the address of its first server, empty if it names none.
+    """A document with its operations. `server`: the address of its first server; empty if it names none.
 
-    `address`: where it was fetched, empty if it was uploaded.
+    `address`: the address from which it was fetched; empty if it was uploaded.
     """
 
     content: JsonObject
@@ -171,7 +174,7 @@ class ReadDocument:
 
 
 class DocumentRefused(ProductError):
-    """Raised for a document that cannot be used. The sentence says what to do."""
+    """A document cannot be used. The sentence says what to do."""
 
     def __init__(self, sentence: Sentence) -> None:
         super().__init__("openapi_document_refused", sentence)
@@ -184,12 +187,15 @@ class _BadOperation(ValueError):
 
 
 class _YamlLoader(yaml.CSafeLoader):
-    """Loads YAML as JSON has it: dates stay texts. Merge keys are refused, since their work grows exponentially."""
+    """Loader of YAML with the types of JSON: dates stay texts.
+
+    It refuses merge keys, whose work grows exponentially.
+    """
 
     def flatten_mapping(self, node: yaml.MappingNode) -> None:
         if any(key.tag == "tag:yaml.org,2002:merge" for key, _value in node.value):
             raise DocumentRefused(
-                Sentence("The document uses merge keys (<<) of YAML. Convert it to JSON, and give that.")
+                Sentence("The document uses merge keys (<<) of YAML. Convert it to JSON, and use that.")
             )
         super().flatten_mapping(node)
 
@@ -200,54 +206,59 @@ _YamlLoader.yaml_implicit_resolvers = {
 }
 
 
-def read_whole(content: bytes, address: str = "") -> ReadDocument:
+def read_with_operations(content: bytes, address: str = "") -> ReadDocument:
     """Return a document with its operations. Raises `DocumentRefused`."""
     document = read_document(content)
-    operations = operations_of(document)
-    return ReadDocument(document, title_of(document), server_address(document, address), operations, address)
+    operations = list_operations(document)
+    return ReadDocument(document, read_title(document), server_address(document, address), operations, address)
 
 
 def read_document(content: bytes) -> JsonObject:
-    """Return the document. Raises `DocumentRefused`.
+    """Parse and check a document, and return it. Raises `DocumentRefused`.
 
-    Takes up to about ten seconds for the largest YAML, and one second for the largest JSON.
+    The largest YAML takes about ten seconds, the largest JSON one second.
     """
     if len(content) > MAX_DOCUMENT:
         raise DocumentRefused(
             Sentence(
-                "The document is larger than {most} MB. Split it, and add each part as a tool server of its own.",
+                "The document is larger than {most} MB. Split it, and add each part as a separate tool server.",
                 most=MAX_DOCUMENT // 1_000_000,
             )
         )
-    document = _plain(_parsed(content))
+    document = _copy_within_bounds(_parse(content))
     if not isinstance(document, dict):
         raise DocumentRefused(
-            Sentence("This is not an OpenAPI document: it is no object. Give the JSON or YAML that describes the API.")
+            Sentence(
+                "This is not an OpenAPI document, since it is not an object. Use the JSON or YAML that "
+                "describes the API."
+            )
         )
     version = document.get("openapi")
     if not isinstance(version, str) and "swagger" in document:
         raise DocumentRefused(
             Sentence(
-                "This is a Swagger document (version {version}). Convert it to OpenAPI 3, and give that.",
+                "This is a Swagger document (version {version}). Convert it to OpenAPI 3, and use that.",
                 version=str(document["swagger"])[:20],
             )
         )
     if not isinstance(version, str) or not _VERSION.match(version):
         raise DocumentRefused(
             Sentence(
-                "This is not an OpenAPI document of version 3: its “openapi” is {version}. Give the JSON or YAML that "
+                "This is not an OpenAPI document of version 3: its “openapi” is {version}. Use the JSON or YAML that "
                 "describes the API, not a page about it.",
                 version=str(version)[:20] if version is not None else "-",
             )
         )
     if not isinstance(document.get("paths"), dict) or not document["paths"]:
         raise DocumentRefused(
-            Sentence("The document describes no operations: it has no “paths”. Give one that describes requests.")
+            Sentence(
+                "The document has no “paths”, so it describes no operations. Use a document that describes requests."
+            )
         )
     return cast("JsonObject", replace_unstorable(document))
 
 
-def _parsed(content: bytes) -> Any:
+def _parse(content: bytes) -> Any:
     try:
         text = content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -255,24 +266,24 @@ def _parsed(content: bytes) -> Any:
     try:
         return json.loads(text)
     except RecursionError as error:
-        raise _too_deep() from error
+        raise _too_deep_error() from error
     except ValueError:
         pass  # it may be YAML
     if text.lstrip()[:1] == "<":
         raise DocumentRefused(
-            Sentence("This is a web page or XML. Give the address of the JSON or YAML itself, often /openapi.json.")
+            Sentence("This is a web page or XML. Enter the address of the JSON or YAML itself, often /openapi.json.")
         )
     if len(content) > MAX_YAML:
         raise DocumentRefused(
             Sentence(
-                "The document is no valid JSON, and larger than the {most} MB that YAML may have. Convert it to JSON.",
+                "The document is not valid JSON, and YAML may have at most {most} MB. Convert it to JSON.",
                 most=MAX_YAML // 1_000_000,
             )
         )
     try:
         return yaml.load(text, Loader=_YamlLoader)  # noqa: S506 - a subclass of the safe loader
     except RecursionError as error:
-        raise _too_deep() from error
+        raise _too_deep_error() from error
     except (yaml.YAMLError, ValueError) as error:
         mark = getattr(error, "problem_mark", None)
         raise DocumentRefused(
@@ -283,16 +294,16 @@ def _parsed(content: bytes) -> Any:
         ) from error
 
 
-def _too_deep() -> DocumentRefused:
+def _too_deep_error() -> DocumentRefused:
     return DocumentRefused(
-        Sentence("The document is nested deeper than {most} levels. Give a simpler one.", most=MAX_LEVELS)
+        Sentence("The document is nested deeper than {most} levels. Use a simpler one.", most=MAX_LEVELS)
     )
 
 
-def _plain(document: Any) -> Any:
-    """Return the document with text as names. Raises `DocumentRefused` for one that is too deep or too large.
+def _copy_within_bounds(document: Any) -> Any:
+    """Return a copy of the document with texts as names. Raises `DocumentRefused` if it is too deep or too large.
 
-    Values behind YAML aliases are copied, so a small document with many of them is too large.
+    Values behind YAML aliases are copied at each use, so a small document with many aliases may be too large.
     """
     count = 0
 
@@ -304,7 +315,7 @@ def _plain(document: Any) -> Any:
                 Sentence("The document has more than {most} values. Split it into several.", most=MAX_VALUES)
             )
         if level > MAX_LEVELS:
-            raise _too_deep()
+            raise _too_deep_error()
         if isinstance(value, dict):
             return {str(name): copy(each, level + 1) for name, each in value.items()}
         if isinstance(value, list):
@@ -314,7 +325,7 @@ def _plain(document: Any) -> Any:
     return copy(document, 0)
 
 
-def title_of(document: Mapping[str, Any]) -> str:
+def read_title(document: Mapping[str, Any]) -> str:
     """Return the title and the version of the API."""
     about = document.get("info")
     info = about if isinstance(about, Mapping) else {}
@@ -322,9 +333,9 @@ def title_of(document: Mapping[str, Any]) -> str:
 
 
 def server_address(document: Mapping[str, Any], address: str = "") -> str:
-    """Return the address of the API's first server, empty if the document names none.
+    """Return the address of the API's first server; empty if the document names none.
 
-    `address`: where the document was fetched, to which a relative address refers.
+    `address`: the address of the document, to which a relative address refers.
     """
     servers = document.get("servers")
     first = servers[0] if isinstance(servers, list) and servers else {"url": "/"}
@@ -336,36 +347,37 @@ def server_address(document: Mapping[str, Any], address: str = "") -> str:
         default = variable.get("default") if isinstance(variable, Mapping) else None
         url = url.replace(f"{{{name}}}", str(default) if default is not None else "")
     try:
-        whole = urljoin(address, url) if address else url
+        absolute_url = urljoin(address, url) if address else url
     except ValueError:
         return ""
-    return whole.rstrip("/") if is_http(whole) else ""
+    return absolute_url.rstrip("/") if is_http(absolute_url) else ""
 
 
-def operations_of(document: Mapping[str, Any]) -> list[Operation]:
+def list_operations(document: Mapping[str, Any]) -> list[Operation]:
     """Return the operations of a document in their order, at most `MAX_OPERATIONS`. Raises `DocumentRefused`."""
     operations: list[Operation] = []
     names: set[str] = set()
     for path, item in document["paths"].items():
         if not path.startswith("/"):
             continue
-        for method, operation in _methods(document, item):
+        for method, operation in _iterate_methods(document, item):
             if len(operations) == MAX_OPERATIONS:
                 raise DocumentRefused(
                     Sentence(
-                        "The document has more than {most} operations. Split it, and add each part by itself.",
+                        "The document has more than {most} operations. Split it, and add each part as a separate "
+                        "tool server.",
                         most=MAX_OPERATIONS,
                     )
                 )
-            operations.append(_operation(document, path, item, method, operation, names))
+            operations.append(_read_operation(document, path, item, method, operation, names))
     if not operations:
-        raise DocumentRefused(Sentence("The document describes no operations. Give one that describes requests."))
+        raise DocumentRefused(Sentence("The document describes no operations. Use a document that describes requests."))
     return operations
 
 
-def _methods(document: Mapping[str, Any], item: Any) -> Iterator[tuple[str, Mapping[str, Any]]]:
+def _iterate_methods(document: Mapping[str, Any], item: Any) -> Iterator[tuple[str, Mapping[str, Any]]]:
     try:
-        resolved = _followed(document, item)
+        resolved = _follow_references(document, item)
     except _BadOperation as error:
         raise DocumentRefused(error.sentence) from error
     for method in METHODS:
@@ -374,21 +386,21 @@ def _methods(document: Mapping[str, Any], item: Any) -> Iterator[tuple[str, Mapp
             yield method, operation
 
 
-def _operation(
+def _read_operation(
     document: Mapping[str, Any], path: str, item: Any, method: str, operation: Mapping[str, Any], names: set[str]
 ) -> Operation:
     key = f"{method.upper()} {path}"
-    texts = list(dict.fromkeys(filter(None, (_text(operation, name) for name in ("summary", "description")))))
+    texts = list(dict.fromkeys(filter(None, (_text_member(operation, name) for name in ("summary", "description")))))
     about = Operation(
         key=clean(key)[:500],
-        name=_unique(_text(operation, "operationId") or f"{method}_{path.strip('/') or 'root'}", names),
+        name=_unique_name(_text_member(operation, "operationId") or f"{method}_{path.strip('/') or 'root'}", names),
         summary=" ".join("".join(texts[:1]).split())[:MAX_SUMMARY],
         description="\n\n".join(texts) or key,
         method=method,
         path=path,
     )
     try:
-        return _with_arguments(about, document, _followed(document, item), operation)
+        return _with_arguments(about, document, _follow_references(document, item), operation)
     except (BadSchema, _BadOperation) as error:
         return _with_problem(about, error.sentence)
     except RecursionError:
@@ -399,8 +411,8 @@ def _with_problem(about: Operation, problem: Sentence) -> Operation:
     return Operation(about.key, about.name, about.summary, about.description, about.method, about.path, problem=problem)
 
 
-def _unique(name: str, names: set[str]) -> str:
-    """Return a name that models can call, and that no other operation has. It is added to `names`."""
+def _unique_name(name: str, names: set[str]) -> str:
+    """Return a name that models can call and that is not in `names`, and add it to `names`."""
     plain = _NOT_IN_NAMES.sub("_", clean(name)).strip("_")[:100] or "operation"
     unique, number = plain, 1
     while unique in names:
@@ -417,33 +429,35 @@ def _with_arguments(
     for described in (operation, item):
         if described.get("servers") and server_address(described) != server_address(document):
             raise _BadOperation(
-                Sentence("It has a server of its own. Only operations of the document's server are tools.")
+                Sentence("It has its own server. Only operations of the document's server can be tools.")
             )
-    schemas = _Schemas(document)
+    schemas = _SchemaCopies(document)
     properties: JsonObject = {}
     required: list[str] = []
     arguments: list[OperationArgument] = []
-    for parameter in _parameters(document, item, operation):
-        argument = _argument(parameter, properties)
+    for parameter in _list_parameters(document, item, operation):
+        argument = _read_argument(parameter, properties)
         if argument is None:
             continue
         arguments.append(argument)
-        properties[argument["name"]] = _described(
-            schemas.copied(_schema_of(parameter)), _text(parameter, "description")
+        properties[argument["name"]] = _with_description(
+            schemas.copy_schema(_parameter_schema(parameter)), _text_member(parameter, "description")
         )
         required += [argument["name"]] if argument["required"] else []
         if len(arguments) > MAX_ARGUMENTS:
             raise _BadOperation(Sentence("It has more than {most} parameters.", most=MAX_ARGUMENTS))
     in_path = {each["parameter"] for each in arguments if each["place"] == "path"}
     if missing := [name for name in _PATH_ARGUMENT.findall(about.path) if name not in in_path]:
-        raise _BadOperation(Sentence("Its path has {name}, which is no parameter.", name=f"{{{missing[0][:50]}}}"))
-    body, body_schema = _body(document, operation, properties)
+        raise _BadOperation(
+            Sentence("Its path has {name}, but no parameter has this name.", name=f"{{{missing[0][:50]}}}")
+        )
+    body, body_schema = _read_body(document, operation, properties)
     if body is not None:
-        properties[body["name"]] = schemas.copied(body_schema)
+        properties[body["name"]] = schemas.copy_schema(body_schema)
         required += [body["name"]] if body["required"] else []
-    whole: JsonObject = {"type": "object", "properties": properties, "required": required}
+    schema: JsonObject = {"type": "object", "properties": properties, "required": required}
     if schemas.definitions:
-        whole["$defs"] = schemas.definitions
+        schema["$defs"] = schemas.definitions
     return Operation(
         about.key,
         about.name,
@@ -453,26 +467,26 @@ def _with_arguments(
         about.path,
         tuple(arguments),
         body,
-        repaired(whole),
+        repair_schema(schema),
     )
 
 
-def _parameters(
+def _list_parameters(
     document: Mapping[str, Any], item: Mapping[str, Any], operation: Mapping[str, Any]
 ) -> list[Mapping[str, Any]]:
-    """Return the parameters of an operation. Its own replace those of its path with the same name and place."""
+    """Return the parameters of an operation. They replace parameters of its path with the same name and place."""
     parameters: dict[tuple[str, str], Mapping[str, Any]] = {}
     for listed in (item.get("parameters"), operation.get("parameters")):
         for each in listed if isinstance(listed, list) else ():
-            parameter = _followed(document, each)
+            parameter = _follow_references(document, each)
             if not isinstance(parameter, Mapping):
                 raise _BadOperation(Sentence("One of its parameters is not described."))
             parameters[(str(parameter.get("name")), str(parameter.get("in")))] = parameter
     return list(parameters.values())
 
 
-def _argument(parameter: Mapping[str, Any], others: Mapping[str, Any]) -> OperationArgument | None:
-    """Return the argument for a parameter. None if it is left out: optional, and of a kind that is not sent."""
+def _read_argument(parameter: Mapping[str, Any], others: Mapping[str, Any]) -> OperationArgument | None:
+    """Return the argument for a parameter. None if it is left out: it is optional, and cannot be sent."""
     name = parameter.get("name")
     where = parameter.get("in")
     required = parameter.get("required") is True or where == "path"
@@ -483,7 +497,7 @@ def _argument(parameter: Mapping[str, Any], others: Mapping[str, Any]) -> Operat
     if not isinstance(where, str) or where not in _STYLES:
         if required:
             raise _BadOperation(
-                Sentence("It needs the parameter {name} in a place that is not supported.", name=name[:100])
+                Sentence("It requires the parameter {name} in a place that is not supported.", name=name[:100])
             )
         return None
     place = cast("Place", where)
@@ -517,7 +531,7 @@ def _argument_name(name: str, place: str, others: Mapping[str, Any]) -> str:
     return next(each for each in candidates if each not in others)
 
 
-def _schema_of(parameter: Mapping[str, Any]) -> Any:
+def _parameter_schema(parameter: Mapping[str, Any]) -> Any:
     content = parameter.get("content")
     if isinstance(content, Mapping) and content:
         media = next(iter(content.values()))
@@ -525,20 +539,22 @@ def _schema_of(parameter: Mapping[str, Any]) -> Any:
     return parameter.get("schema", {})
 
 
-def _body(
+def _read_body(
     document: Mapping[str, Any], operation: Mapping[str, Any], others: Mapping[str, Any]
 ) -> tuple[OperationBody | None, Any]:
     """Return the argument for the body, and its schema; None for an operation without a body."""
-    body = _followed(document, operation.get("requestBody"))
+    body = _follow_references(document, operation.get("requestBody"))
     content = body.get("content") if isinstance(body, Mapping) else None
     if not isinstance(content, Mapping) or not content:
         return None, {}
     required = body.get("required") is True
-    media_type = _media_type(content)
+    media_type = _choose_media_type(content)
     if media_type is None:
         if required:
             kinds = ", ".join(str(each) for each in content)[:200]
-            raise _BadOperation(Sentence("It takes a body of a kind that a model cannot write: {kinds}.", kinds=kinds))
+            raise _BadOperation(
+                Sentence("It requires a body in a format that a model cannot write: {kinds}.", kinds=kinds)
+            )
         return None, {}
     media = content[media_type]
     schema = media.get("schema", {}) if isinstance(media, Mapping) else {}
@@ -546,8 +562,8 @@ def _body(
     return {"name": name, "media_type": media_type, "required": required}, schema
 
 
-def _media_type(content: Mapping[str, Any]) -> str | None:
-    """Return the media type in which a model can write the body best."""
+def _choose_media_type(content: Mapping[str, Any]) -> str | None:
+    """Return the media type in which a model can write the body best, or None."""
     for fits in (_is_json, _is_form, _is_text):
         for media_type in content:
             if fits(media_type.partition(";")[0].strip().lower()):
@@ -572,68 +588,70 @@ def is_json_type(media_type: str) -> bool:
     return _is_json(media_type.partition(";")[0].strip().lower())
 
 
-def _described(schema: Any, description: str) -> Any:
+def _with_description(schema: Any, description: str) -> Any:
     """Return a schema with the description of its parameter, unless it has one of its own."""
     if not description or not isinstance(schema, dict) or schema.get("description"):
         return schema
     return {**schema, "description": description}
 
 
-class _Schemas:
-    """Copies the schemas of one operation. `definitions`: those that it refers to, by a name for each."""
+class _SchemaCopies:
+    """Copies of the schemas of one operation. `definitions`: the schemas that it refers to, by their new names."""
 
     def __init__(self, document: Mapping[str, Any]) -> None:
         self._document = document
         self._names: dict[str, str] = {}
         self._pending: list[str] = []
-        self._copied = 0
+        self._count = 0
         self.definitions: JsonObject = {}
 
-    def copied(self, schema: Any) -> Any:
+    def copy_schema(self, schema: Any) -> Any:
         """Return the schema as JSON Schema, with references into `definitions`. Raises `_BadOperation`."""
-        result = self._schema(schema)
+        result = self._copy_one(schema)
         while self._pending:
             reference = self._pending.pop()
-            self.definitions[self._names[reference]] = self._schema(_target(self._document, reference))
+            self.definitions[self._names[reference]] = self._copy_one(_resolve(self._document, reference))
         return result
 
-    def _schema(self, schema: Any) -> Any:
-        """Return a copy of one schema. What OpenAPI 3.0 writes otherwise than JSON Schema is translated."""
-        self._copied += 1
-        if self._copied > MAX_SCHEMAS:
+    def _copy_one(self, schema: Any) -> Any:
+        """Return a copy of one schema, translated from OpenAPI 3.0 to JSON Schema."""
+        self._count += 1
+        if self._count > MAX_SCHEMAS:
             raise _BadOperation(Sentence("Its arguments have more than {most} schemas.", most=MAX_SCHEMAS))
         if not isinstance(schema, Mapping):
             return schema if isinstance(schema, bool) else {}
         reference = schema.get("$ref")
         if isinstance(reference, str):
-            description = _text(schema, "description")
-            return {"$ref": self._reference(reference), **({"description": description} if description else {})}
-        return _as_json_schema({name: self._keyword(name, value) for name, value in schema.items() if _is_kept(name)})
+            description = _text_member(schema, "description")
+            return {"$ref": self._refer_to_copy(reference), **({"description": description} if description else {})}
+        return _to_json_schema(
+            {name: self._copy_keyword(name, value) for name, value in schema.items() if _is_copied_keyword(name)}
+        )
 
-    def _keyword(self, name: str, value: Any) -> Any:
-        if name in _BY_NAME and isinstance(value, Mapping):
-            return {each: self._schema(schema) for each, schema in value.items() if not _is_read_only(schema)}
-        if name in _IN_LISTS and isinstance(value, list):
-            return [self._schema(each) for each in value]
-        return self._schema(value) if name in _ONE and isinstance(value, Mapping) else value
+    def _copy_keyword(self, name: str, value: Any) -> Any:
+        if name in _SCHEMAS_BY_NAME and isinstance(value, Mapping):
+            return {each: self._copy_one(schema) for each, schema in value.items() if not _is_read_only(schema)}
+        if name in _SCHEMA_LISTS and isinstance(value, list):
+            return [self._copy_one(each) for each in value]
+        return self._copy_one(value) if name in _SINGLE_SCHEMAS and isinstance(value, Mapping) else value
 
-    def _reference(self, reference: str) -> str:
-        """Return the reference to the copy of a schema, which is made if it is new."""
+    def _refer_to_copy(self, reference: str) -> str:
+        """Return the reference to the copy of a schema. A missing copy will be made."""
         _require_local(reference)
         if reference not in self._names:
             if len(self._names) == MAX_REFERENCES:
                 raise _BadOperation(Sentence("It refers to more than {most} schemas.", most=MAX_REFERENCES))
-            self._names[reference] = _unique(reference.rpartition("/")[2] or "root", set(self._names.values()))
+            self._names[reference] = _unique_name(reference.rpartition("/")[2] or "root", set(self._names.values()))
             self._pending.append(reference)
         return f"#/$defs/{self._names[reference]}"
 
 
-def _is_kept(keyword: str) -> bool:
-    return keyword not in _NO_KEYWORDS and not keyword.startswith("x-")
+def _is_copied_keyword(keyword: str) -> bool:
+    return keyword not in _REMOVED_KEYWORDS and not keyword.startswith("x-")
 
 
-def _as_json_schema(schema: JsonObject) -> JsonObject:
-    """Change a schema of OpenAPI, whose inner schemas are copies already, into JSON Schema. Return it."""
+def _to_json_schema(schema: JsonObject) -> JsonObject:
+    """Change a schema of OpenAPI into JSON Schema, in place, and return it. Its inner schemas are already copies."""
     required = schema.get("required")
     properties = schema.get("properties")
     if isinstance(required, list) and isinstance(properties, dict):
@@ -647,7 +665,7 @@ def _as_json_schema(schema: JsonObject) -> JsonObject:
 
 
 def _is_read_only(schema: Any) -> bool:
-    """Return whether only answers have this property."""
+    """Return whether only responses have this property."""
     return isinstance(schema, Mapping) and schema.get("readOnly") is True
 
 
@@ -656,24 +674,24 @@ def _require_local(reference: str) -> None:
     if not reference.startswith("#"):
         raise _BadOperation(
             Sentence(
-                "It refers to another document ({reference}). Give a document that has everything in one file.",
+                "It refers to another document ({reference}). Use a document that has everything in one file.",
                 reference=clean(reference)[:100],
             )
         )
 
 
-def _followed(document: Mapping[str, Any], value: Any) -> Any:
+def _follow_references(document: Mapping[str, Any], value: Any) -> Any:
     """Return the target of a value that may be a reference. Raises `_BadOperation` for one outside the document."""
-    for _ in range(MAX_FOLLOWED):
+    for _ in range(MAX_CHAIN):
         reference = value.get("$ref") if isinstance(value, Mapping) else None
         if not isinstance(reference, str):
             return value
         _require_local(reference)
-        value = _target(document, reference)
-    raise _BadOperation(Sentence("Its references lead in a circle."))
+        value = _resolve(document, reference)
+    raise _BadOperation(Sentence("Its references form a circle."))
 
 
-def _target(document: Mapping[str, Any], reference: str) -> Any:
+def _resolve(document: Mapping[str, Any], reference: str) -> Any:
     """Return the target of a reference within the document, None if it is missing."""
     place: Any = document
     for step in filter(None, reference[1:].split("/")):
@@ -687,6 +705,6 @@ def _target(document: Mapping[str, Any], reference: str) -> Any:
     return place
 
 
-def _text(value: Mapping[str, Any], name: str) -> str:
+def _text_member(value: Mapping[str, Any], name: str) -> str:
     text = value.get(name)
     return clean(text).strip() if isinstance(text, str) else ""

@@ -1,7 +1,7 @@
 """Call an operation of an OpenAPI document: make the request from the arguments, and the output from the response.
 
-Every address is checked when it is connected to (`core.net`), and no redirect is followed: what a model writes into
-arguments must not choose another receiver for the secret.
+Every address is checked when the connection is opened (`core.net`), and no redirect is followed: the arguments of a
+model must not send the secret to another host.
 """
 
 import asyncio
@@ -24,20 +24,19 @@ from core.net.url_safety import PORTS, FetchRefused, Guard
 from core.outside import wait_outside
 from core.sentences import Sentence
 from core.text import clean
-from llm.tools.mcp_content import output_of
+from llm.tools.mcp_content import to_output
 from llm.tools.openapi import FORM, MULTIPART, DocumentRefused, OperationArgument, StoredOperation, is_json_type
 from llm.tools.servers import ToolServerConfig
 from llm.types.tools import BadArguments, ToolOutput
 
-MAX_BYTES = 16_000_000  # of a response; the rest is not received
+MAX_BYTES = 16_000_000  # of a response; the rest is not read
 MAX_URL = 16_000  # characters
-DOCUMENT_SECONDS = 30.0
+DOCUMENT_TIMEOUT = 30.0  # seconds
 DOCUMENT_TYPES = (
     *("application/json", "application/yaml", "application/x-yaml", "text/yaml", "text/x-yaml", "text/plain"),
     *("application/vnd.oai.openapi", "application/vnd.oai.openapi+json", "application/octet-stream"),
 )
-# Networks of an installation's own, for servers that are marked as such. Link-local addresses stay closed, since hosts
-# of clouds give secrets away there.
+# Private networks, for servers with `own_network`. Link-local addresses are left out, since clouds serve secrets there.
 OWN_NETWORKS = tuple(
     ip_network(network)
     for network in (
@@ -45,21 +44,18 @@ OWN_NETWORKS = tuple(
         *("::1/128", "fc00::/7"),
     )
 )
-_CONTROL = re.compile(r"[\x00-\x1f\x7f]")
-_TEXT = re.compile(
+_CONTROL_CHARACTERS = re.compile(r"[\x00-\x1f\x7f]")
+_TEXT_TYPES = re.compile(
     r"text/|application/(?:[a-z0-9.+-]{0,80}\+)?(?:json|xml)\Z|application/(?:x-)?(?:yaml|ndjson|javascript)"
 )
-_WESTERN = ("iso-8859-1", "latin-1", "latin1", "windows-1252", "cp1252")
+_WESTERN_CHARSETS = ("iso-8859-1", "latin-1", "latin1", "windows-1252", "cp1252")
 
 
 async def fetch_document(address: str) -> bytes:
-    """Return the bytes of a document at a public address, cut at the most that one may have and one byte more.
-
-    Raises `DocumentRefused`.
-    """
+    """Return the bytes of a document at a public address, at most `MAX_BYTES` + 1. Raises `DocumentRefused`."""
     try:
         url = httpx2.URL(address)
-        fetcher = Fetcher(timeout=DOCUMENT_SECONDS)
+        fetcher = Fetcher(timeout=DOCUMENT_TIMEOUT)
         fetched = await fetcher.fetch(url, dict.fromkeys(DOCUMENT_TYPES, MAX_BYTES + 1))
     except (httpx2.InvalidURL, ValueError) as error:
         raise DocumentRefused(Sentence("This is not an address. Enter one that begins with https://.")) from error
@@ -70,51 +66,55 @@ async def fetch_document(address: str) -> bytes:
     return fetched.body
 
 
-def fetched_document(address: str) -> bytes:
-    """Fetch a document as `fetch_document` does, in a thread without an event loop."""
+def fetch_document_blocking(address: str) -> bytes:
+    """Fetch a document as `fetch_document` does, from a thread without an event loop."""
     with wait_outside():
         return asyncio.run(fetch_document(address))
 
 
 @dataclass(frozen=True, slots=True)
 class OperationRequest:
-    """A request as it is sent. `sent`: what it sends, for the record of what left the workspace."""
+    """A request for a call. `record`: its text for the record of requests that leave the workspace."""
 
     method: str
     url: httpx2.URL
     headers: Mapping[str, str]
     content: bytes
-    sent: str
+    record: str
 
 
-async def call(
+async def call_operation(
     server: ToolServerConfig, tool: str, operation: StoredOperation, arguments: Mapping[str, Any]
 ) -> ToolOutput:
-    """Call an operation. A failure of the server is an output, too. Raises `BadArguments`."""
+    """Call an operation. Return a failure of the server as an output, too. Raises `BadArguments`."""
     if any(map(is_lost, server.secrets.values())):
         return ToolOutput(f"{server.name} was not asked. {Sentence(KEY_LOST).english}", error=True)
-    request = request_of(server, operation, arguments)
+    request = build_request(server, operation, arguments)
     host = host_of(str(request.url))
     if server.hosts.listing_of(host) is HostListing.DENIED:
-        return ToolOutput(f"The workspace denies the host {host}, so it was not called. Go on without.", error=True)
+        return ToolOutput(
+            f"The workspace denies the host {host}, so it was not called. Continue without it.", error=True
+        )
     if server.reaches_out:
-        note(host, request.sent)
+        note(host, request.record)
     try:
         with noting():  # the transport would record the address alone
             response = await _send(server, request)
     except FetchRefused as refusal:
         return ToolOutput(str(refusal), error=True)
     # In a thread: decoding the largest response takes a tenth of a second, which would block other answers.
-    return await asyncio.to_thread(response.output, tool)
+    return await asyncio.to_thread(response.to_output, tool)
 
 
-def request_of(server: ToolServerConfig, operation: StoredOperation, arguments: Mapping[str, Any]) -> OperationRequest:
+def build_request(
+    server: ToolServerConfig, operation: StoredOperation, arguments: Mapping[str, Any]
+) -> OperationRequest:
     """Return the request for a call. Raises `BadArguments`."""
     body = operation["body"]
     names = [each["name"] for each in operation["arguments"]] + ([body["name"]] if body is not None else [])
     if unknown := [name for name in arguments if name not in names]:
-        listed = ", ".join(names) or "none"
-        raise BadArguments(f"There is no argument “{str(unknown[0])[:100]}”. The arguments are: {listed}.")
+        expected = ", ".join(names) or "none"
+        raise BadArguments(f"There is no argument “{str(unknown[0])[:100]}”. The arguments are: {expected}.")
     path, query = operation["path"], []
     headers: dict[str, str] = {"Accept": "application/json, */*;q=0.5", "Accept-Encoding": "gzip"}
     for argument in operation["arguments"]:
@@ -123,67 +123,67 @@ def request_of(server: ToolServerConfig, operation: StoredOperation, arguments: 
             if argument["required"]:
                 raise BadArguments(f"The argument “{argument['name']}” is missing.")
         elif argument["place"] == "path":
-            path = path.replace(f"{{{argument['parameter']}}}", _in_path(argument, value))
+            path = path.replace(f"{{{argument['parameter']}}}", _encode_for_path(argument, value))
         elif argument["place"] == "query":
-            query += _in_query(argument, value)
+            query += _encode_for_query(argument, value)
         else:
-            headers[argument["parameter"]] = _in_header(argument, value)
+            headers[argument["parameter"]] = _encode_for_header(argument, value)
     content = b""
     if body is not None and arguments.get(body["name"]) is not None:
-        content, headers["Content-Type"] = _content(body["media_type"], arguments[body["name"]])
+        content, headers["Content-Type"] = _encode_body(body["media_type"], arguments[body["name"]])
     elif body is not None and body["required"]:
         raise BadArguments(f"The argument “{body['name']}” is missing.")
     address = server.url.rstrip("/") + path + (f"?{urlencode(query, quote_via=quote)}" if query else "")
     if len(address) > MAX_URL:
         raise BadArguments(f"The arguments make an address of more than {MAX_URL} characters.")
     method = operation["method"].upper()
-    sent = f"{method} {address}\n{content.decode(errors='replace')}".strip()
-    return OperationRequest(method, httpx2.URL(address), {**headers, **server.secrets}, content, sent)
+    record = f"{method} {address}\n{content.decode(errors='replace')}".strip()
+    return OperationRequest(method, httpx2.URL(address), {**headers, **server.secrets}, content, record)
 
 
-def _in_path(argument: OperationArgument, value: Any) -> str:
-    text = _joined(argument, value, ",")
+def _encode_for_path(argument: OperationArgument, value: Any) -> str:
+    text = _join_value(argument, value, ",")
     if text.strip(".") == "":
         raise BadArguments(f"“{argument['name']}” must not be empty, and not consist of dots.")
     return quote(text, safe=",") if isinstance(value, list | dict) else quote(text, safe="")
 
 
-def _in_header(argument: OperationArgument, value: Any) -> str:
-    text = _joined(argument, value, ",")
-    if _CONTROL.search(text) or not text.isascii():
+def _encode_for_header(argument: OperationArgument, value: Any) -> str:
+    text = _join_value(argument, value, ",")
+    if _CONTROL_CHARACTERS.search(text) or not text.isascii():
         raise BadArguments(f"“{argument['name']}” must be one line of ASCII characters.")
     return text
 
 
-def _joined(argument: OperationArgument, value: Any, separator: str) -> str:
-    """Return the value in the style `simple`, as OpenAPI describes it."""
+def _join_value(argument: OperationArgument, value: Any, separator: str) -> str:
+    """Return the value in the style `simple` of OpenAPI."""
     if argument["style"] == "json":
         return json.dumps(value, ensure_ascii=False)
     if isinstance(value, list):
-        return separator.join(_word(each) for each in value)
+        return separator.join(_to_text(each) for each in value)
     if isinstance(value, dict):
-        pairs = [(str(name), _word(each)) for name, each in value.items()]
+        pairs = [(str(name), _to_text(each)) for name, each in value.items()]
         equals = "=" if argument["explode"] else separator
         return separator.join(f"{name}{equals}{each}" for name, each in pairs)
-    return _word(value)
+    return _to_text(value)
 
 
-def _in_query(argument: OperationArgument, value: Any) -> list[tuple[str, str]]:
-    """Return the pairs of a query, in one of the styles that OpenAPI describes."""
+def _encode_for_query(argument: OperationArgument, value: Any) -> list[tuple[str, str]]:
+    """Return the pairs of a query for a value, in the argument's style of OpenAPI."""
     name, style = argument["parameter"], argument["style"]
     if style == "json":
         return [(name, json.dumps(value, ensure_ascii=False))]
     if style == "deepObject" and isinstance(value, dict):
-        return [(f"{name}[{each}]", _word(inner)) for each, inner in value.items()]
+        return [(f"{name}[{each}]", _to_text(inner)) for each, inner in value.items()]
     if isinstance(value, dict) and argument["explode"]:
-        return [(str(each), _word(inner)) for each, inner in value.items()]
+        return [(str(each), _to_text(inner)) for each, inner in value.items()]
     if isinstance(value, list) and argument["explode"]:
-        return [(name, _word(each)) for each in value]
+        return [(name, _to_text(each)) for each in value]
     separator = {"spaceDelimited": " ", "pipeDelimited": "|"}.get(style, ",")
-    return [(name, _joined(argument, value, separator))]
+    return [(name, _join_value(argument, value, separator))]
 
 
-def _word(value: Any) -> str:
+def _to_text(value: Any) -> str:
     """Return a single value as text."""
     if isinstance(value, bool):
         return "true" if value else "false"
@@ -192,7 +192,7 @@ def _word(value: Any) -> str:
     return str(value)
 
 
-def _content(media_type: str, value: Any) -> tuple[bytes, str]:
+def _encode_body(media_type: str, value: Any) -> tuple[bytes, str]:
     """Return the body of a request and its Content-Type."""
     if is_json_type(media_type):
         sent_as = "application/json" if "*" in media_type else media_type
@@ -200,7 +200,7 @@ def _content(media_type: str, value: Any) -> tuple[bytes, str]:
     if media_type in (FORM, MULTIPART):
         if not isinstance(value, dict):
             raise BadArguments("The body must be an object with the fields of the form.")
-        fields = list(_form_fields(value))
+        fields = list(_iterate_form_fields(value))
         if media_type == FORM:
             return urlencode(fields).encode(), FORM
         form = httpx2.Request("POST", "http://form", files=[(name, (None, text)) for name, text in fields])
@@ -208,10 +208,10 @@ def _content(media_type: str, value: Any) -> tuple[bytes, str]:
     return (value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)).encode(), media_type
 
 
-def _form_fields(body: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+def _iterate_form_fields(body: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     for name, value in body.items():
         for each in value if isinstance(value, list) else [value]:
-            yield str(name), _word(each)
+            yield str(name), _to_text(each)
 
 
 async def _send(server: ToolServerConfig, request: OperationRequest) -> "OperationResponse":
@@ -235,7 +235,7 @@ async def _send(server: ToolServerConfig, request: OperationRequest) -> "Operati
             ) as response,
         ):
             if response.headers.get("content-encoding", "").strip().lower() not in ENCODINGS:
-                raise FetchRefused(f"{host} packed its answer in a way that was not asked for.")
+                raise FetchRefused(f"{host} sent an answer in an encoding that was not requested.")
             body, cut = await read_body(response, MAX_BYTES)
             return OperationResponse(
                 url=str(request.url),
@@ -247,11 +247,11 @@ async def _send(server: ToolServerConfig, request: OperationRequest) -> "Operati
                 cut=cut,
             )
     except httpx2.TimeoutException as error:
-        raise FetchRefused(f"{host} gave no complete answer in time.") from error
+        raise FetchRefused(f"{host} did not send a complete answer in time.") from error
     except httpx2.ConnectError as error:
         raise FetchRefused(f"{host} cannot be reached, or its certificate is not valid.") from error
     except (httpx2.HTTPError, httpx2.InvalidURL) as error:
-        raise FetchRefused(f"{host} gave an answer that is broken or has too much in its headers.") from error
+        raise FetchRefused(f"{host} sent an answer that is broken or has too large headers.") from error
 
 
 @dataclass(frozen=True, slots=True)
@@ -266,34 +266,34 @@ class OperationResponse:
     body: bytes
     cut: bool
 
-    def output(self, tool: str) -> ToolOutput:
-        """Return the output of a tool: text as it is, and any other body as a file."""
-        output = self._of_body(tool)
+    def to_output(self, tool: str) -> ToolOutput:
+        """Return the output of a tool: a text unchanged, another body as a file."""
+        output = self._body_output(tool)
         status = self._status_line()
         if not status:
             return output
         text = "\n".join(filter(None, (status, output.text)))
-        return replace(output, text=text, whole=text, error=not 200 <= self.status < 300)
+        return replace(output, text=text, full_text=text, error=not 200 <= self.status < 300)
 
-    def _of_body(self, tool: str) -> ToolOutput:
+    def _body_output(self, tool: str) -> ToolOutput:
         if not self.body:
             return ToolOutput("")
-        if _TEXT.match(self.media_type) or (not self.media_type and _is_text(self.body)):
+        if _TEXT_TYPES.match(self.media_type) or (not self.media_type and _is_text(self.body)):
             end = f"\n[… The answer is longer than {MAX_BYTES // 1_000_000} MB; the rest was not read. …]"
-            text = clean(self._decoded()) + (end if self.cut else "")
-            return ToolOutput(text, whole=text, partial=self.cut)
+            text = clean(self._decode()) + (end if self.cut else "")
+            return ToolOutput(text, full_text=text, partial=self.cut)
         if self.cut:
             text = f"The answer is a file of more than {MAX_BYTES // 1_000_000} MB, which is not read."
-            return ToolOutput(text, error=True, whole=text)
+            return ToolOutput(text, error=True, full_text=text)
         data = base64.b64encode(self.body).decode()
         kind = self.media_type.partition("/")[0]
         if kind in ("image", "audio"):
-            return output_of({"content": [{"type": kind, "data": data, "mimeType": self.media_type}]}, tool)
+            return to_output({"content": [{"type": kind, "data": data, "mimeType": self.media_type}]}, tool)
         resource = {"uri": self.url, "blob": data, "mimeType": self.media_type}
-        return output_of({"content": [{"type": "resource", "resource": resource}]}, tool)
+        return to_output({"content": [{"type": "resource", "resource": resource}]}, tool)
 
     def _status_line(self) -> str:
-        """Return a line about the status; empty if the body says everything."""
+        """Return a line about the status; empty for a successful status with a body."""
         if 300 <= self.status < 400:
             place = clean(self.location)[:500]
             return f"The server answered with status {self.status} and leads to {place}. Redirects are not followed."
@@ -301,8 +301,8 @@ class OperationResponse:
             return ""
         return f"The server answered with status {self.status}{'' if self.body else ' and nothing else'}."
 
-    def _decoded(self) -> str:
-        if self.charset in _WESTERN:
+    def _decode(self) -> str:
+        if self.charset in _WESTERN_CHARSETS:
             return self.body.decode("cp1252", "replace")
         return self.body.decode("utf-8-sig", "replace")
 

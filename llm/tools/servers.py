@@ -1,4 +1,4 @@
-"""Define values for tool servers: their configuration, problems of their tools, and failures."""
+"""Define the values of tool servers: their configuration, the problems of their tools, and their failures."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -13,9 +13,9 @@ from llm.tools.openapi import StoredOperation
 
 
 class StoredServerTool(TypedDict):
-    """A tool as stored in `ToolServer.tools`. `tool`: its name at the server; `name`: its name for models.
+    """A tool as stored in `ToolServer.tools`. `tool`: its name at the server. `name`: its name for models.
 
-    `operation`: how to call it, if it is an operation of an OpenAPI document.
+    `operation`: the request of a call, for a tool that is an operation of an OpenAPI document.
     """
 
     tool: str
@@ -26,10 +26,10 @@ class StoredServerTool(TypedDict):
 
 
 class ServerFailed(Exception):
-    """A tool server that cannot be used.
+    """A tool server cannot be used.
 
-    The text is for the model and for people who cannot change the server. `code` (the cause) and `advice` (how to fix
-    it) are for administrators. Neither contains a secret.
+    `sentence` is for the model, and for people who cannot change the server. `code` (the cause) and `advice` (the
+    remedy) are for administrators. None of them contains a secret.
     """
 
     def __init__(self, sentence: Sentence, code: str = "tool_server_failed", advice: Sentence | None = None) -> None:
@@ -41,16 +41,15 @@ class ServerFailed(Exception):
 
 @dataclass(frozen=True, slots=True)
 class ToolServerConfig:
-    """Configuration of a tool server. With `url` it is reached over HTTP, otherwise `command` is started.
+    """Configuration of a tool server. With `url`, requests go over HTTP. Without it, `command` is started.
 
-    `sse`: the address speaks the protocol's older transport, HTTP with SSE, instead of streamable HTTP.
-
-    The command is split as a shell would split it, but no shell runs. `secrets` are HTTP headers or environment
-    variables. `bearer`: the sign-in of the person whose tokens go along instead. `approval_required`: a person must
-    allow each call; the caller enforces it. `reaches_out`: its tools send their arguments out of the workspace.
+    `sse`: the server speaks the protocol's older transport, HTTP with SSE, instead of streamable HTTP. The command is
+    split like in a shell, but no shell runs. `secrets`: HTTP headers or environment variables. `bearer`: the sign-in of
+    the person whose tokens replace the secrets. `approval_required`: a person must allow each call; the caller enforces
+    it. `reaches_out`: its tools send their arguments out of the workspace.
 
     `operations`: the tools of a server that an OpenAPI document describes; None for an MCP server. `own_network`: such
-    a server may have a private address. `hosts`: the hosts that it may not have.
+    a server may have a private address. `hosts`: lists with the hosts that are denied to it.
     """
 
     name: str
@@ -69,10 +68,10 @@ class ToolServerConfig:
 
 @dataclass(frozen=True, slots=True)
 class SessionScope:
-    """The place in which sessions with tool servers stay open: answers of one conversation, one after the other.
+    """The scope of open sessions with tool servers: successive answers of one conversation.
 
-    `slot` is the place of an answer among answers side by side, which must not share a session. `person` owns the
-    conversation.
+    `slot`: the position of an answer among the concurrent answers to one question, which must not share a session.
+    `person`: the owner of the conversation.
     """
 
     person: UUID
@@ -82,7 +81,7 @@ class SessionScope:
 
 @dataclass(frozen=True, slots=True)
 class ToolProblem:
-    """A tool that is not offered as the server lists it, and the reason. `offered`: it is offered, but in part."""
+    """A tool that is left out or changed, and the reason. `offered`: it is offered, but changed."""
 
     name: str
     reason: Sentence

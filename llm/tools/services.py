@@ -1,4 +1,4 @@
-"""Change the services that tools use, and create tools from them."""
+"""Change the services that tools use, and create their tools."""
 
 import asyncio
 import json
@@ -18,23 +18,23 @@ from core.outside import wait_outside
 from core.permissions import require_right, require_store
 from core.sentences import Sentence
 from llm.models import OpenApiDocument, ToolGrant, ToolServer, WebAccess, WebSearch
-from llm.oauth.grants import NO_GRANTS, PersonsGrants, grants_of
+from llm.oauth.grants import NO_GRANTS, PersonsGrants, load_grants
 from llm.tools.mcp import (
     Listing,
-    problems_as_stored,
-    stored_problems,
-    stored_tools,
-    tools_as_stored,
-    tools_of,
-    tools_of_operations,
+    build_operation_tools,
+    list_tools,
+    problems_from_json,
+    problems_to_json,
+    tools_from_json,
+    tools_to_json,
 )
-from llm.tools.openapi import MAX_OFFERED, ReadDocument, operations_of
+from llm.tools.openapi import MAX_TOOLS_OF_SERVER, ReadDocument, list_operations
 from llm.tools.servers import ServerFailed, ToolServerConfig
 from llm.tools.web_search import SearchService, ServiceKind, WebSearchTool
 
-ACTIVE_LOCK = "active web search"  # two administrators choose a service one after the other
-TRIAL_QUERY = "weather"  # every index has results for it
-KINDS: Mapping[WebSearch.Kind, ServiceKind] = {
+ACTIVE_LOCK = "active web search"  # serialises changes of the active service
+TRIAL_QUERY = "weather"  # a query with results in every index
+SERVICE_KINDS: Mapping[WebSearch.Kind, ServiceKind] = {
     WebSearch.Kind.SEARXNG: "searxng",
     WebSearch.Kind.BRAVE: "brave",
     WebSearch.Kind.DUCKDUCKGO: "duckduckgo",
@@ -42,14 +42,14 @@ KINDS: Mapping[WebSearch.Kind, ServiceKind] = {
 
 
 def web_search_tool() -> WebSearchTool | None:
-    """Return the tool for the active service, without hosts that the workspace denies, or None."""
+    """Return the tool for the active service, or None. It leaves out results from denied hosts."""
     row = WebSearch.objects.filter(active=True).first()
-    return None if row is None else WebSearchTool(_service(row), hosts=host_lists())
+    return None if row is None else WebSearchTool(_to_service(row), hosts=host_lists())
 
 
 @transaction.atomic
 def store_web_search(*, user: AbstractUser, web_search: WebSearch, api_key: str | None) -> None:
-    """Store the row of an administrator's form. The very first row becomes the active one.
+    """Store the row of an administrator's form. The first row becomes the active one.
 
     `api_key`: None keeps the stored key, an empty text removes it.
     """
@@ -65,7 +65,7 @@ def store_web_search(*, user: AbstractUser, web_search: WebSearch, api_key: str 
 
 
 @transaction.atomic
-def use_web_search(*, user: AbstractUser, web_search: WebSearch, active: bool) -> None:
+def set_web_search_active(*, user: AbstractUser, web_search: WebSearch, active: bool) -> None:
     """Make this service the active one, or stop using it."""
     require_right(user, "change", web_search)
     lock(ACTIVE_LOCK)
@@ -80,7 +80,7 @@ def use_web_search(*, user: AbstractUser, web_search: WebSearch, active: bool) -
 def try_web_search(*, web_search: WebSearch) -> int:
     """Return the number of results of a trial search. Raises `ProductError` with advice for an administrator."""
     try:
-        service = _service(web_search)
+        service = _to_service(web_search)
         with wait_outside():
             return len(asyncio.run(service.search(TRIAL_QUERY)))
     except FetchRefused as refusal:
@@ -88,14 +88,14 @@ def try_web_search(*, web_search: WebSearch) -> int:
 
 
 def host_lists() -> HostLists:
-    """Return the hosts that tools may reach without approval, and the hosts that they may never reach."""
+    """Return the hosts that tools may reach without asking, and the hosts that they may never reach."""
     row = WebAccess.objects.first()
     return HostLists() if row is None else row.lists
 
 
 @transaction.atomic
 def store_web_access(*, user: AbstractUser, web_access: WebAccess) -> None:
-    """Store the one row of an administrator's form."""
+    """Store the only row, from an administrator's form."""
     require_store(user, web_access)
     before = load_stored(web_access)
     web_access.save()
@@ -103,44 +103,44 @@ def store_web_access(*, user: AbstractUser, web_access: WebAccess) -> None:
 
 
 def tool_servers(person: UUID | None = None) -> list[ToolServerConfig]:
-    """Return the enabled servers, by name, with the sign-ins of a person.
+    """Return the enabled servers in the order of their names, with the sign-ins of a person.
 
-    `llm.tools.mcp.tools_of` asks a server for its tools.
+    `llm.tools.mcp.list_tools` asks a server for its tools.
     """
-    grants = grants_of(person)
-    return [_server(row, grants) for row in ToolServer.objects.filter(enabled=True)]
+    grants = load_grants(person)
+    return [_to_config(row, grants) for row in ToolServer.objects.filter(enabled=True)]
 
 
 def known_tools(person: UUID | None = None) -> list[tuple[ToolServerConfig, Listing | None]]:
-    """Return the enabled servers, by name, with their last listings for a person.
+    """Return the enabled servers in the order of their names, with their last listings for a person.
 
-    A server that was never asked has None, and so has one to which the person is not signed in.
+    The listing is None for a server that was never asked, and for one at which the person is not signed in.
     """
-    grants = grants_of(person)
-    return [(_server(row, grants), last_listing(row, grants)) for row in ToolServer.objects.filter(enabled=True)]
+    grants = load_grants(person)
+    return [(_to_config(row, grants), last_listing(row, grants)) for row in ToolServer.objects.filter(enabled=True)]
 
 
 def last_listing(row: ToolServer, grants: PersonsGrants) -> Listing | None:
     """Return the last listing of a server, or None if it was never asked.
 
-    If each person signs in, the listing is that of the person: a server may offer other tools to somebody else.
+    If each person signs in, it is the listing for the person: a server may offer each person other tools.
     """
-    listed = grants.usable(row) if row.access == ToolServer.Access.PERSON else row
-    if listed is None or listed.tools is None:
+    holder = grants.usable(row) if row.access == ToolServer.Access.PERSON else row
+    if holder is None or holder.tools is None:
         return None
-    return Listing(stored_tools(_server(row, grants), listed.tools), stored_problems(listed.problems))
+    return Listing(tools_from_json(_to_config(row, grants), holder.tools), problems_from_json(holder.problems))
 
 
 def remember_listing(server: ToolServerConfig, listing: Listing) -> None:
-    """Store the listing of a server, so that a plan can count its tools without asking."""
-    tools = tools_as_stored(listing.tools)
-    problems = problems_as_stored(listing.problems)
+    """Store the listing of a server, so that a plan can count its tools without a request."""
+    tools = tools_to_json(listing.tools)
+    problems = problems_to_json(listing.problems)
     if server.bearer is not None:
-        of_person = ToolGrant.objects.filter(pk__in=[server.bearer.grant] if server.bearer.grant else [])
-        of_person.exclude(tools=tools, problems=problems).update(tools=tools, problems=problems)
+        grant_rows = ToolGrant.objects.filter(pk__in=[server.bearer.grant] if server.bearer.grant else [])
+        grant_rows.exclude(tools=tools, problems=problems).update(tools=tools, problems=problems)
         return
-    changed = ToolServer.objects.filter(name=server.name).exclude(tools=tools, problems=problems)
-    changed.update(tools=tools, problems=problems)
+    changed_rows = ToolServer.objects.filter(name=server.name).exclude(tools=tools, problems=problems)
+    changed_rows.update(tools=tools, problems=problems)
 
 
 @transaction.atomic
@@ -149,15 +149,15 @@ def store_tool_server(
 ) -> None:
     """Store the row of a superuser's form.
 
-    Only superusers may, since a process runs any command with the worker's rights. `api_key`: None keeps the stored
-    key, an empty text removes it. `document`: a new OpenAPI document; without it the stored one stays. Raises
+    Other users may not store it, since a process runs any command with the worker's rights. `api_key`: None keeps the
+    stored key, an empty text removes it. `document`: a new OpenAPI document; None keeps the stored one. Raises
     `openapi_document_missing`, `openapi_operation_unknown`, `openapi_too_many` and `superuser_only`.
     """
     if not (user.is_active and user.is_superuser):
         raise ProductError("superuser_only", "Only a superuser can change tool servers. Ask one to do it.", status=403)
     if api_key is not None:
         tool_server.api_key = api_key
-    # The last listing may come from another server.
+    # The last listing and the discovery may come from another server.
     tool_server.tools = None
     tool_server.problems = []
     tool_server.sign_in = None
@@ -181,30 +181,36 @@ def store_tool_server(
 
 
 def _choose_operations(tool_server: ToolServer, document: ReadDocument | None) -> None:
-    """Make the chosen operations the tools of a server. Those that a new document lacks are no longer chosen."""
+    """Make the chosen operations the tools of a server.
+
+    Operations that a new document lacks are removed from the choice.
+    """
     row = OpenApiDocument.objects.filter(server_id=tool_server.pk).first()
     if document is None and row is None:
         raise ProductError("openapi_document_missing", "Upload the OpenAPI document of this API, or enter its address.")
-    operations = document.operations if document is not None else operations_of(json.loads(row.content if row else ""))
+    operations = (
+        document.operations if document is not None else list_operations(json.loads(row.content if row else ""))
+    )
     by_key = {each.key: each for each in operations if each.problem is None}
     if document is not None:
         tool_server.operations = [key for key in tool_server.operations if key in by_key]
     if missing := [key for key in tool_server.operations if key not in by_key]:
         sentence = Sentence(
-            "The document has no operation {operation} that can be a tool. Choose among those of the list.",
+            "The document has no operation {operation} that can be a tool. Choose operations from the list.",
             operation=str(missing[0])[:200],
         )
         raise ProductError("openapi_operation_unknown", sentence)
-    if len(tool_server.operations) > MAX_OFFERED:
+    if len(tool_server.operations) > MAX_TOOLS_OF_SERVER:
         sentence = Sentence(
-            "At most {most} operations of one server can be tools. Choose fewer, or add the document a second time.",
-            most=MAX_OFFERED,
+            "At most {most} operations of one server can be tools. Choose fewer, or add the document to a second "
+            "server.",
+            most=MAX_TOOLS_OF_SERVER,
         )
         raise ProductError("openapi_too_many", sentence)
     tool_server.unasked = [key for key in tool_server.unasked if key in tool_server.operations]
-    chosen = [by_key[key] for key in by_key if key in {*tool_server.operations}]
-    server = _server(tool_server, NO_GRANTS)
-    tool_server.tools = tools_as_stored(tools_of_operations(server, chosen, tool_server.unasked))
+    chosen_operations = [by_key[key] for key in by_key if key in {*tool_server.operations}]
+    server = _to_config(tool_server, NO_GRANTS)
+    tool_server.tools = tools_to_json(build_operation_tools(server, chosen_operations, tool_server.unasked))
 
 
 def _store_document(tool_server: ToolServer, document: ReadDocument) -> None:
@@ -214,27 +220,27 @@ def _store_document(tool_server: ToolServer, document: ReadDocument) -> None:
             "title": document.title[:400],
             "address": document.address,
             "content": json.dumps(document.content),
-            "operations": [each.line() for each in document.operations],
+            "operations": [each.as_line() for each in document.operations],
         },
     )
 
 
 def try_tool_server(*, user: AbstractUser | None = None, tool_server: ToolServer) -> Listing:
-    """Ask a server for its tools, with the sign-in of the user if each person signs in, and store them.
+    """Ask a server for its tools, and store the listing. If each person signs in, use the sign-in of the user.
 
     Raises `ProductError` with the cause and advice for an administrator.
     """
-    server = _server(tool_server, grants_of(user.pk if user is not None else None))
+    server = _to_config(tool_server, load_grants(user.pk if user is not None else None))
     try:
         with wait_outside():
-            listing = asyncio.run(tools_of(server))
+            listing = asyncio.run(list_tools(server))
     except ServerFailed as failure:
         raise ProductError(failure.code, failure.advice, status=502) from failure
     remember_listing(server, listing)
     return listing
 
 
-def _server(row: ToolServer, grants: PersonsGrants) -> ToolServerConfig:
+def _to_config(row: ToolServer, grants: PersonsGrants) -> ToolServerConfig:
     over_http = row.kind != ToolServer.Kind.STDIO
     is_openapi = row.kind == ToolServer.Kind.OPENAPI
     has_secret = row.access == ToolServer.Access.HEADER and (row.api_key or is_lost(row.api_key))
@@ -253,5 +259,5 @@ def _server(row: ToolServer, grants: PersonsGrants) -> ToolServerConfig:
     )
 
 
-def _service(row: WebSearch) -> SearchService:
-    return SearchService(KINDS[WebSearch.Kind(row.kind)], row.base_url, row.api_key)
+def _to_service(row: WebSearch) -> SearchService:
+    return SearchService(SERVICE_KINDS[WebSearch.Kind(row.kind)], row.base_url, row.api_key)

@@ -1,4 +1,4 @@
-"""Search the web, as a tool. The server has the API of SearXNG or of Brave, or is DuckDuckGo by the package `ddgs`."""
+"""Define the tool that searches the web, with the API of SearXNG or Brave, or DuckDuckGo (package `ddgs`)."""
 
 import asyncio
 import json
@@ -27,16 +27,15 @@ ServiceKind = Literal["searxng", "brave", "duckduckgo"]
 MAX_QUERIES = 5
 MAX_QUERY = 400  # characters, Brave's limit
 MAX_RESULTS = 20
-RESULTS_PER_QUERY = 10
+MAX_RESULTS_PER_QUERY = 10
 NO_RESULTS = "Nothing was found. Try other words."
-ONE_DENIED = "One result is of a host that this workspace denies; it was left out."
-DENIED = "{count} results are of hosts that this workspace denies; they were left out."
+ONE_DENIED = "One result is from a host that this workspace denies. It was left out."
+SEVERAL_DENIED = "{count} results are from hosts that this workspace denies. They were left out."
 NO_LISTS = HostLists()
-_MAX_BYTES = 2_000_000
-# In characters.
-_MAX_URL = 2_000
-_MAX_TITLE = 300
-_MAX_SNIPPET = 1_000
+_MAX_BYTES = 2_000_000  # of an answer
+_MAX_URL = 2_000  # characters
+_MAX_TITLE = 300  # characters
+_MAX_SNIPPET = 1_000  # characters
 
 _DEFINITION = ToolDefinition(
     "web_search",
@@ -81,7 +80,7 @@ class SearchService:
             async with asyncio.timeout(self.timeout), httpx2.AsyncClient(timeout=self.timeout) as client:
                 return await self._ask(client, query)
         except (TimeoutError, httpx2.TimeoutException) as error:
-            raise FetchRefused(f"The search service gave no answer within {self.timeout:g} seconds.") from error
+            raise FetchRefused(f"The search service did not answer within {self.timeout:g} seconds.") from error
         except (httpx2.HTTPError, httpx2.InvalidURL) as error:
             raise FetchRefused(
                 "The search service cannot be reached. An administrator must check its address."
@@ -91,23 +90,23 @@ class SearchService:
         # Redirects are not followed: only this address may get the key.
         async with client.stream("GET", self._url, params=self._parameters(query), headers=self._headers) as response:
             if not response.is_success:
-                raise FetchRefused(_sentence_for(response.status_code, self.kind))
+                raise FetchRefused(_status_sentence(response.status_code, self.kind))
             body, cut = await read_body(response, _MAX_BYTES)
         try:
             answer = None if cut else json.loads(body)
         except (ValueError, RecursionError):
             answer = None
-        return _results(answer, self.kind)
+        return _parse_results(answer, self.kind)
 
     async def _ask_duckduckgo(self, query: str) -> list["WebResult"]:
-        """Return the results of DuckDuckGo. The package blocks, and ends with its own time-out in its thread."""
+        """Return the results of DuckDuckGo. The package blocks a thread until its own time-out."""
         try:
             async with asyncio.timeout(self.timeout):
-                entries = await asyncio.to_thread(_duckduckgo, self._url, query, int(self.timeout))
+                entries = await asyncio.to_thread(_search_duckduckgo, self._url, query, int(self.timeout))
         except TimeoutError as error:
-            raise FetchRefused(f"The search service gave no answer within {self.timeout:g} seconds.") from error
-        results = [_result(entry, self.kind) for entry in entries if _url(entry["url"])]
-        return results[:RESULTS_PER_QUERY]
+            raise FetchRefused(f"The search service did not answer within {self.timeout:g} seconds.") from error
+        results = [_parse_result(entry, self.kind) for entry in entries if _valid_url(entry["url"])]
+        return results[:MAX_RESULTS_PER_QUERY]
 
     @property
     def _url(self) -> str:
@@ -129,7 +128,7 @@ class SearchService:
     def _parameters(self, query: str) -> dict[str, str]:
         if self.kind == "searxng":
             return {"q": query, "format": "json"}
-        return {"q": query, "count": str(RESULTS_PER_QUERY), "text_decorations": "false"}
+        return {"q": query, "count": str(MAX_RESULTS_PER_QUERY), "text_decorations": "false"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,12 +158,12 @@ class WebSearchTool:
         self.timeout = service.timeout + 1  # so that each query can report its own time-out
 
     def label(self, arguments: Mapping[str, Any]) -> Sentence:
-        queries = _queries_of(arguments)
+        queries = _parse_queries(arguments)
         more = Sentence(" and {queries} more", queries=len(queries) - 1) if len(queries) > 1 else Sentence("")
         return Sentence("Searching the web for “{queries}”{more}", queries=queries[0][:100], more=more)
 
     async def run(self, arguments: Mapping[str, Any]) -> ToolOutput:
-        queries = _queries_of(arguments)
+        queries = _parse_queries(arguments)
         outcomes = await asyncio.gather(*(self._search(query) for query in queries))
         lists = [outcome for outcome in outcomes if isinstance(outcome, list)]
         failures = [
@@ -174,19 +173,24 @@ class WebSearchTool:
         ]
         if not lists:
             return ToolOutput("\n".join(failures), error=True)
-        allowed = [[result for result in results if not self._denies(result)] for results in lists]
-        denied = len({_page_of(result) for results in lists for result in results if self._denies(result)})
+        allowed_lists = [[result for result in results if not self._is_denied(result)] for results in lists]
+        denied_count = len({_page_url(result) for results in lists for result in results if self._is_denied(result)})
         documents = [
             {"id": result.url, "title": result.title, "metadata": result.url, "text": result.snippet}
-            for result in interleaved(allowed)
+            for result in interleave(allowed_lists)
         ]
-        notes = [*failures, *([DENIED.format(count=denied) if denied > 1 else ONE_DENIED] if denied else [])]
+        notes = [
+            *failures,
+            *([SEVERAL_DENIED.format(count=denied_count) if denied_count > 1 else ONE_DENIED] if denied_count else []),
+        ]
         if not documents:
-            notes.append("Nothing else was found. Try other words." if denied else NO_RESULTS)
+            notes.append("Nothing else was found. Try other words." if denied_count else NO_RESULTS)
         texts = [f"{document['title']}\n{document['metadata']}\n{document['text']}" for document in documents]
-        return ToolOutput("\n\n".join([*texts, *notes]), {"documents": documents, "notes": notes, "denied": denied})
+        return ToolOutput(
+            "\n\n".join([*texts, *notes]), {"documents": documents, "notes": notes, "denied": denied_count}
+        )
 
-    def _denies(self, result: WebResult) -> bool:
+    def _is_denied(self, result: WebResult) -> bool:
         return self._hosts.listing_of(host_of(result.url)) is HostListing.DENIED
 
     async def _search(self, query: str) -> list[WebResult] | FetchRefused:
@@ -196,7 +200,7 @@ class WebSearchTool:
             return refusal
 
 
-def interleaved(lists: Sequence[Sequence[WebResult]]) -> list[WebResult]:
+def interleave(lists: Sequence[Sequence[WebResult]]) -> list[WebResult]:
     """Merge the lists: the first results of all lists, then the second results, and so on.
 
     URLs that differ only in the fragment count as one result.
@@ -205,15 +209,15 @@ def interleaved(lists: Sequence[Sequence[WebResult]]) -> list[WebResult]:
     for rank in zip_longest(*lists):
         for result in rank:
             if result is not None:
-                best.setdefault(_page_of(result), result)
+                best.setdefault(_page_url(result), result)
     return list(best.values())[:MAX_RESULTS]
 
 
-def _page_of(result: WebResult) -> str:
+def _page_url(result: WebResult) -> str:
     return result.url.partition("#")[0]
 
 
-def _queries_of(arguments: Mapping[str, Any]) -> list[str]:
+def _parse_queries(arguments: Mapping[str, Any]) -> list[str]:
     queries = arguments.get("queries")
     if not isinstance(queries, list) or not 1 <= len(queries) <= MAX_QUERIES:
         raise BadArguments(f'Call it with {{"queries": ["…"]}}, one to {MAX_QUERIES} of them.')
@@ -223,9 +227,9 @@ def _queries_of(arguments: Mapping[str, Any]) -> list[str]:
     return list(dict.fromkeys(texts))
 
 
-def _duckduckgo(url: str, query: str, timeout: int) -> list[dict[str, str]]:
-    """Return the entries of DuckDuckGo's page for a query, as those of SearXNG. Blocks. Raises `FetchRefused`."""
-    # Imported here: the package starts threads, which a process that forks others must not have.
+def _search_duckduckgo(url: str, query: str, timeout: int) -> list[dict[str, str]]:
+    """Return the entries of DuckDuckGo's page for a query, in SearXNG's form. Blocks. Raises `FetchRefused`."""
+    # Imported here, since the package starts threads, and a process that forks must have none.
     from ddgs.engines.duckduckgo import Duckduckgo  # noqa: PLC0415
     from ddgs.exceptions import DDGSException, TimeoutException  # noqa: PLC0415
 
@@ -234,18 +238,18 @@ def _duckduckgo(url: str, query: str, timeout: int) -> list[dict[str, str]]:
     try:
         results = engine.search(query)
     except TimeoutException as error:
-        raise FetchRefused(f"The search service gave no answer within {timeout} seconds.") from error
+        raise FetchRefused(f"The search service did not answer within {timeout} seconds.") from error
     except DDGSException as error:
-        raise FetchRefused("DuckDuckGo cannot be reached. Go on without, or try again later.") from error
-    if results is None:  # another status than 200: DuckDuckGo answers 202 where it takes one for a robot
-        raise FetchRefused("DuckDuckGo refuses further queries for now. Send fewer, or go on without.")
-    return [{"url": _target(each.href), "title": each.title, "content": each.body} for each in results]
+        raise FetchRefused("DuckDuckGo cannot be reached. Continue without it, or try again later.") from error
+    if results is None:  # a status other than 200; DuckDuckGo sends 202 to suspected robots
+        raise FetchRefused("DuckDuckGo refuses more queries for now. Send fewer, or continue without it.")
+    return [{"url": _link_target(each.href), "title": each.title, "content": each.body} for each in results]
 
 
-def _target(url: str) -> str:
-    """Return the address that a link of DuckDuckGo leads to. Some of its pages link by an address of its own.
+def _link_target(url: str) -> str:
+    """Return the target of a link of DuckDuckGo, which may be a redirect by DuckDuckGo itself.
 
-    The package has decoded the link, so the address in it is not quoted any more: it ends where the `rut` begins.
+    The package has decoded the link, so the target in it is not quoted any more. It ends where `rut` begins.
     """
     address = urlsplit(url)
     if (address.hostname or "").endswith("duckduckgo.com") and address.path == "/l/":
@@ -254,43 +258,43 @@ def _target(url: str) -> str:
     return url
 
 
-def _sentence_for(status: int, kind: str) -> str:
+def _status_sentence(status: int, kind: str) -> str:
     if status == 429:
-        return "The search service is asked too often. Send fewer queries, or go on without."
+        return "The search service gets too many queries. Send fewer, or continue without it."
     if status in (401, 403) and kind == "searxng":
         return "The search service refused. An administrator must allow its JSON format or check the key."
     if status in (401, 403, 422) and kind == "brave":
         return "The search service refused the key or the query. An administrator must check the key."
-    return f"The search service failed with status {status}. Go on without, or try again later."
+    return f"The search service failed with status {status}. Continue without it, or try again later."
 
 
-def _results(answer: Any, kind: str) -> list[WebResult]:
+def _parse_results(answer: Any, kind: str) -> list[WebResult]:
     """Return the results in the answer of a search service."""
     if kind == "brave" and isinstance(answer, dict):
         answer = answer.get("web") or {"results": []}  # Brave leaves `web` out if there are no results
     entries = answer.get("results") if isinstance(answer, dict) else None
     if not isinstance(entries, list):
-        raise FetchRefused(
-            "The search service gave an answer that is not its protocol. An administrator must check it."
-        )
-    results = [_result(entry, kind) for entry in entries if isinstance(entry, dict) and _url(entry.get("url"))]
-    return results[:RESULTS_PER_QUERY]
+        raise FetchRefused("The search service sent an answer in another protocol. An administrator must check it.")
+    results = [
+        _parse_result(entry, kind) for entry in entries if isinstance(entry, dict) and _valid_url(entry.get("url"))
+    ]
+    return results[:MAX_RESULTS_PER_QUERY]
 
 
-def _result(entry: Mapping[str, Any], kind: str) -> WebResult:
-    url = _url(entry["url"])
-    title = _line(entry.get("title"))
-    excerpt = _line(entry.get("description" if kind == "brave" else "content"))
+def _parse_result(entry: Mapping[str, Any], kind: str) -> WebResult:
+    url = _valid_url(entry["url"])
+    title = _to_line(entry.get("title"))
+    excerpt = _to_line(entry.get("description" if kind == "brave" else "content"))
     if kind == "brave":  # Brave escapes HTML in its texts, SearXNG does not
         title = unescape(title)
         excerpt = unescape(excerpt)
     return WebResult(url, title[:_MAX_TITLE] or url, excerpt[:_MAX_SNIPPET])
 
 
-def _url(value: Any) -> str:
+def _valid_url(value: Any) -> str:
     url = clean(value.strip()) if isinstance(value, str) else ""
     return url if url.startswith(("http://", "https://")) and len(url) <= _MAX_URL else ""
 
 
-def _line(value: Any) -> str:
+def _to_line(value: Any) -> str:
     return " ".join(clean(value).split()) if isinstance(value, str) else ""

@@ -1,4 +1,4 @@
-"""Types for the facts of a model. They use the names of the fields of `llm.models.Model`."""
+"""Types for the facts of a model. Their members have the names of the fields of `llm.models.Model`."""
 
 from datetime import date
 from decimal import Decimal
@@ -9,8 +9,8 @@ class ModelFacts(TypedDict, total=False):
     """Facts of a model as its provider reports them, stored as JSON in `Model.found`. A missing member is unknown.
 
     Windows and answers are in tokens, prices are texts in US dollars per million tokens, days are in ISO 8601. `chat`
-    is False for a model of other work, such as embeddings. `tools_tried_on`: the day of a trial that showed whether the
-    model calls tools. `source`: where the facts were read.
+    is False for a model that does not chat, such as one for embeddings. `tools_tried_on`: the day of the trial that
+    showed whether the model calls tools. `source`: the path from which the facts were read.
     """
 
     context_window: int

@@ -1,6 +1,6 @@
-"""Define forms with which a tool asks a person, and check the answers.
+"""Define the forms with which a tool asks a person, and check the answers.
 
-A form has fields of text, numbers, yes or no, and choices. It is stored with the call that asks, as JSON.
+A field takes a text, a number, yes or no, or choices. A form is stored as JSON, with the tool call that asks.
 """
 
 import math
@@ -42,7 +42,10 @@ class FormField(TypedDict):
 
 
 class ToolQuestion(TypedDict):
-    """A form as it is stored. `number` counts the forms of one call, from 1. `url`: a page that the person opens."""
+    """A form as it is stored. `number`: its number among the forms of one call, from 1.
+
+    `url`: a page for the person to open.
+    """
 
     number: int
     message: str
@@ -52,7 +55,7 @@ class ToolQuestion(TypedDict):
 
 @dataclass(frozen=True, slots=True)
 class FormAnswer:
-    """The answer to a form. `content` has a value for each field that was filled in. None: the person declined."""
+    """The answer to a form. `content`: the values of the fields that were filled in; None if the person declined."""
 
     content: JsonObject | None = None
 
@@ -67,7 +70,7 @@ def validate_content(form: ToolQuestion, content: Mapping[str, Any]) -> JsonObje
     """
     values: JsonObject = {}
     for field in form["fields"]:
-        value = _value(field, content.get(field["name"]))
+        value = _check_value(field, content.get(field["name"]))
         if value is None and field["required"]:
             raise ProductError("bad_form", Sentence("Fill in “{title}”.", title=field["title"]))
         if value is not None:
@@ -75,7 +78,7 @@ def validate_content(form: ToolQuestion, content: Mapping[str, Any]) -> JsonObje
     return values
 
 
-def _value(field: FormField, value: Any) -> str | int | float | bool | list[str] | None:
+def _check_value(field: FormField, value: Any) -> str | int | float | bool | list[str] | None:
     match field["kind"]:
         case "boolean":
             return value if isinstance(value, bool) else value in ("on", "true", "yes")
@@ -97,12 +100,12 @@ def _value(field: FormField, value: Any) -> str | int | float | bool | list[str]
                 raise _bad_field_error(field)
             _require_within(field, len(value))
             return value
-    number = _number(field, value)
+    number = _check_number(field, value)
     _require_within(field, number)
     return number
 
 
-def _number(field: FormField, value: Any) -> int | float:
+def _check_number(field: FormField, value: Any) -> int | float:
     if isinstance(value, str) and _NUMBER.fullmatch(value.strip()):
         value = float(value)
     if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):

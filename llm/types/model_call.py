@@ -1,6 +1,6 @@
 """Define one model call as plain values: the request, the events of the answer, and the client's interface.
 
-A message has two other forms in other layers: the row (`chat.models.Message`) and the engine's value
+Other layers have two other forms of a message: the row (`chat.models.Message`) and the engine's value
 (`chat.context.types.ContextMessage`). This module uses neither. `StepEvent` lists the events of one step. `LoopEvent`
 adds the events of the agent loop around it.
 """
@@ -14,13 +14,15 @@ from core.json_types import JsonObject
 from core.sentences import Sentence
 
 Role = Literal["system", "user", "assistant", "tool"]
-# Efforts of reasoning by OpenAI's names, from none to the longest. No model accepts all of them.
+# Efforts of reasoning by OpenAI's names, from none to the highest. No model accepts all of them.
 EFFORTS = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
 ToolChoice = Literal["auto", "none", "required"]
 
 
 @dataclass(frozen=True, slots=True)
 class Image:
+    """An image in a user's message."""
+
     media_type: str
     data: bytes
 
@@ -29,8 +31,8 @@ class Image:
 class ToolCall:
     """A call of a tool by the model.
 
-    `arguments` is the JSON text exactly as the model wrote it. Both it and the name may be invalid. Clients repair
-    them when they send the call back (`llm.step_filters.valid_calls`).
+    `arguments` is the JSON text exactly as the model wrote it. The arguments and the name may be invalid. Clients
+    repair them when they send the call back (`llm.step_filters.valid_calls`).
     """
 
     id: str
@@ -40,7 +42,7 @@ class ToolCall:
 
 @dataclass(frozen=True, slots=True)
 class ReasoningState:
-    """The reasoning of one step, in the form in which its provider expects it back. Only the same model gets it.
+    """The reasoning of one step, in the form in which its provider wants it back. It is sent only to the same model.
 
     `items`: JSON objects in the provider's protocol, in the order received. Only the provider's client reads them. They
     are sent back unchanged. `tokens`: the step's reasoning by the provider's count, which is also the cost of sending
@@ -69,11 +71,12 @@ class ResultFile(TypedDict):
 
 @dataclass(frozen=True, slots=True)
 class StoredResult:
-    """The sizes and the storage id of a tool's result that is too long for a prompt, or may become so.
+    """The sizes and the storage id of a tool's result that is too long for a prompt, or may become too long.
 
-    `tokens` and `characters` measure the whole result. `stored` counts the characters that are stored under `id`. A
-    model uses this id to read more. Without an id nothing is stored. A marker in the text says what was left out:
-    `head` counts the characters before it, `marker` its own characters. Without a marker the text is complete.
+    `tokens` and `characters` are the sizes of the whole result. `stored`: the number of characters that are stored
+    under `id`. A model uses this id to read more. Without an id nothing is stored. A marker in the text says what was
+    left out. `head`: the number of characters before the marker. `marker`: its length. Without a marker the text is
+    complete.
     """
 
     tokens: int
@@ -145,8 +148,8 @@ class Sampling:
     reasoning_effort: str | None = None
     verbosity: str | None = None
 
-    def set_values(self) -> dict[str, float | str]:
-        """Return the parameters that are set, by name."""
+    def specified_values(self) -> dict[str, float | str]:
+        """Return the parameters that are not None, by name."""
         values: dict[str, float | str | None] = {
             "top_p": self.top_p,
             "presence_penalty": self.presence_penalty,
@@ -165,23 +168,24 @@ NO_SAMPLING = Sampling()
 class CacheRule:
     """The rule by which a provider's cache serves a prompt that begins like an earlier one.
 
-    * `least`: tokens; the cache serves no shorter prefix.
-    * `step`: tokens; the cache serves a multiple of it.
-    * `points`: the cache stores only prefixes that a request marks, on `any` message or only on `user` messages. Empty:
-      it stores every prefix.
-    * `reach`: the number of content blocks before a mark that are searched for an earlier mark; 0 for all.
+    * `min_tokens`: the tokens of the shortest prefix that the cache serves.
+    * `granularity`: the cache serves a multiple of this number of tokens.
+    * `points`: the cache stores only prefixes that a request marks. A mark can be on `any` message, or only on a `user`
+      message. Empty: the cache stores every prefix.
+    * `lookback_blocks`: the number of content blocks before a mark that are searched for an earlier mark; 0 for all.
     * `lifetime`: seconds; None if unknown.
-    * `settings`: the cache no longer serves the messages when a tool is demanded or forbidden or the effort changes.
-    * `reported`: the provider reports how much its cache served.
+    * `depends_on_settings`: the cache serves no messages after a change of the effort, or of whether a tool is demanded
+      or forbidden.
+    * `reports_usage`: the provider reports how many tokens its cache served.
     """
 
-    least: int = 1_024
-    step: int = 1
+    min_tokens: int = 1_024
+    granularity: int = 1
     points: Literal["", "any", "user"] = ""
-    reach: int = 0
+    lookback_blocks: int = 0
     lifetime: int | None = None
-    settings: bool = False
-    reported: bool = False
+    depends_on_settings: bool = False
+    reports_usage: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,16 +198,17 @@ class ModelRequest:
       demands a call, of `required_tool` if that is set.
     * `response_format`: OpenAI's format for an answer in JSON: type `json_object`, or `json_schema` with its schema.
     * `window`: tokens of prompt and answer together, for servers that need to know it.
-    * `left`: tokens of the window that the prompt leaves.
-    * `counted`: tokens of the prompt with its tools by our count. They help to explain a refusal.
-    * `streaming`: the answer comes piece by piece. Some servers refuse that.
+    * `remaining`: tokens of the window that remain after the prompt.
+    * `counted`: tokens of the prompt with its tools by our count. The client uses them to explain a refusal.
+    * `streaming`: the answer is requested piece by piece. Some servers refuse that.
     * `written_calls`: the model writes its tool calls as text.
     * `untagged_reasoning`: the model's text begins with reasoning that only a closing tag ends.
-    * `cache_key`: the same for requests that share a prefix.
+    * `cache_key`: requests that share a prefix have the same key.
     * `cache_points`: numbers of messages; the provider's cache should store the prompt up to each of them.
-    * `previous_answer`: id of the previous answer. The provider is asked why its cache does not serve that prompt.
-      Empty: there is no answer yet, but the next request will ask. None: the provider is not asked.
-    * `needed_tools`: names of tools without which the call fails. Other tools that a provider refuses are left out.
+    * `previous_answer`: id of the previous answer. The provider then reports why its cache does not serve the prompt of
+      that answer. Empty: there is no previous answer, but the next request will name this one. None: no report is
+      requested.
+    * `needed_tools`: names of tools that must be sent. Other tools are left out if the provider refuses them.
     """
 
     model: str
@@ -219,7 +224,7 @@ class ModelRequest:
     response_format: Mapping[str, Any] | None = None
     parallel_tool_calls: bool = True
     window: int | None = None
-    left: int | None = None
+    remaining: int | None = None
     counted: int | None = None
     cache_key: str = ""
     cache_points: tuple[int, ...] = ()
@@ -230,7 +235,7 @@ class ModelRequest:
     needed_tools: frozenset[str] = frozenset()
 
 
-# The reason for the end of a step. "stop" and "tool_calls" are normal. The others leave an answer incomplete:
+# The reason for the end of a step. `stop` and `tool_calls` are normal. After the others the answer is incomplete:
 # `length`: it reached the limit of the request or of the model. `context_window`: the model's window is full.
 # `pause`: the model waits for a request to continue. `refusal`: the model refused. `content_filter`: the provider did.
 # `other`: the provider named an unknown reason, see `StepFinished.detail`.
@@ -239,17 +244,21 @@ FinishReason = Literal["stop", "tool_calls", "length", "context_window", "pause"
 
 @dataclass(frozen=True, slots=True)
 class TextDelta:
+    """A piece of the answer's text."""
+
     text: str
 
 
 @dataclass(frozen=True, slots=True)
 class ReasoningDelta:
+    """A piece of the reasoning that people may read."""
+
     text: str
 
 
 @dataclass(frozen=True, slots=True)
 class TextBecameReasoning:
-    """All text of this step so far was reasoning, since a closing tag came without an opening one."""
+    """All text of this step so far was reasoning: a closing tag without an opening one has shown it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -292,8 +301,8 @@ class Usage:
             self.cache_written + other.cache_written,
         )
 
-    def sensible(self) -> "Usage":
-        """Return the counts, limited so that no part is larger than its whole, even if the provider reports so."""
+    def within_totals(self) -> "Usage":
+        """Return the counts, each part limited to its total: providers may report more."""
         cached = min(self.cached_input, self.input)
         written = min(self.cache_written, self.input - cached)
         return Usage(self.input, self.output, cached, min(self.reasoning, self.output), written)
@@ -320,11 +329,11 @@ class Prices:
     def cost(self, usage: Usage) -> Decimal:
         """Return the exact cost of one call in US dollars.
 
-        Every token of the prompt has one of three prices: read from the cache, written to it, or plain. Sources:
-        Anthropic, *Pricing* ("cache reads", "cache writes"); OpenAI, `cached_tokens` and `cache_write_tokens` of
-        `response_usage`. Reasoning is part of the output and has its price.
+        Every token of the prompt has one of three prices: for reading from the cache, for writing to it, or the plain
+        one. Sources: Anthropic, *Pricing* ("cache reads", "cache writes"); OpenAI, `cached_tokens` and
+        `cache_write_tokens` of `response_usage`. Reasoning is part of the output and has its price.
         """
-        counts = usage.sensible()
+        counts = usage.within_totals()
         plain = counts.input - counts.cached_input - counts.cache_written
         kinds = (
             (plain, self.input),
@@ -338,11 +347,11 @@ class Prices:
         """Return the cost of a future call. `prompt`: its expected usage. `answer`: tokens of the longest answer."""
         plain = Usage(prompt.input, 0)
         written = Usage(prompt.input, 0, cache_written=prompt.input)
-        dearest = max(map(self.cost, (prompt, plain, written)))
-        return ExpectedCost(self.cost(prompt), self.cost(Usage(0, 1_000)), dearest + self.cost(Usage(0, answer)))
+        highest = max(map(self.cost, (prompt, plain, written)))
+        return ExpectedCost(self.cost(prompt), self.cost(Usage(0, 1_000)), highest + self.cost(Usage(0, answer)))
 
 
-STREAM = "stream"  # a name in `ParametersLeftOut`: the answer was requested in one piece
+STREAM = "stream"  # the name in `ParametersLeftOut` for an answer that was requested in one piece
 
 
 @dataclass(frozen=True, slots=True)
@@ -356,8 +365,9 @@ class ParametersLeftOut:
     tools: tuple[str, ...] = ()
 
 
-# The part of a request that changed, so that the provider's cache could not serve the parts after it.
-Changed = Literal["model", "system", "tools", "messages"]
+# The first part of a request that differs from an earlier one. The provider's cache cannot serve it and the parts after
+# it.
+ChangedPart = Literal["model", "system", "tools", "messages"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -365,9 +375,9 @@ class StepFinished:
     """The last event of a step. `usage` is None when the provider reports none.
 
     `detail`: the provider's own word for the reason, if that is `other`. `reasoning`: the state that the provider wants
-    back with the results of the step's tool calls. `cache_reported`: the provider reported how much it read from its
-    cache, even if nothing. `answer`: the provider's id for the answer. `changed`: the part of the request that, by the
-    provider, differs from the request of `ModelRequest.previous_answer`.
+    back with the results of the step's tool calls. `cache_reported`: the provider reported how many tokens it read from
+    its cache, possibly 0. `answer_id`: the provider's id for the answer. `changed_part`: the part of the request that
+    differs from the request of `ModelRequest.previous_answer`, as the provider reports it.
     """
 
     reason: FinishReason
@@ -375,8 +385,8 @@ class StepFinished:
     reasoning: ReasoningState | None = None
     detail: str = ""
     cache_reported: bool = field(default=False, compare=False)
-    answer: str = field(default="", compare=False)
-    changed: Changed | None = field(default=None, compare=False)
+    answer_id: str = field(default="", compare=False)
+    changed_part: ChangedPart | None = field(default=None, compare=False)
 
 
 StepEvent = (
@@ -392,14 +402,14 @@ StepEvent = (
 
 @dataclass(frozen=True, slots=True)
 class StepStarted:
-    """A model call begins; `cycle` counts from 1."""
+    """A step begins. `number`: its number in the turn, from 1."""
 
-    cycle: int
+    number: int
 
 
 @dataclass(frozen=True, slots=True)
 class ToolRunStarted:
-    """The arguments are complete and the tool begins. `label` is the sentence that people see."""
+    """The arguments of a call are complete, and its tool begins. `label` is the sentence that people see."""
 
     call: ToolCall
     label: Sentence
@@ -409,8 +419,8 @@ class ToolRunStarted:
 class ToolRunFinished:
     """A tool has ended. The model will see `text`, a page may show `data`. `error`: the tool failed.
 
-    The arguments of `call` are the ones that the tool used, which may be more than the model wrote. `result` is set if
-    the text is shortened or may become so. `files` are the stored files that the tool returned.
+    `call` has the arguments that the tool used, which may be more than the model wrote. `result` is set if the text is
+    shortened, or may have to be shortened later. `files` are the stored files that the tool returned.
     """
 
     call: ToolCall
@@ -432,8 +442,8 @@ LoopEvent = StepEvent | StepStarted | ToolRunStarted | ToolRunFinished | HandedO
 
 
 @dataclass(frozen=True, slots=True)
-class Allocated:
-    """The window, in tokens, that a local server has allocated for a model; None if it reports none now.
+class AllocatedWindow:
+    """The window, in tokens, that a local server has allocated for a model. None if it reports none now.
 
     `server`: its software, "ollama" or "llama.cpp".
     """
@@ -457,11 +467,17 @@ class ProviderClient(Protocol):
         ...
 
     async def count_tokens(self, request: ModelRequest) -> int | None:
-        """Return the provider's count of this prompt with its tools; None if it does not answer within 2 seconds."""
+        """Return the provider's count of this prompt with its tools.
+
+        None if it cannot count, or not within 2 seconds.
+        """
         ...
 
-    async def allocated(self, model: str) -> Allocated | None:
-        """Return the window that the server has allocated for this model; None if it takes over 2 seconds."""
+    async def allocated_window(self, model: str) -> AllocatedWindow | None:
+        """Return the window that the server has allocated for this model.
+
+        None if it does not report it within 2 seconds.
+        """
         ...
 
     async def close(self) -> None: ...

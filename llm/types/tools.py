@@ -35,24 +35,24 @@ class ToolOutput:
     """Output of a tool. The model sees `text`; the page shows `data`, which has ids, links, pages and offsets.
 
     * `arguments`: the arguments that the tool used, if they differ from the model's, as with expanded queries. The
-      history then stores them instead of the model's.
-    * `whole`: the full text, in which a model may continue reading if `text` is shortened; empty if the model can call
-      the tool again instead.
-    * `partial`: the tool received only the beginning of a longer source.
+      history stores them instead of the model's.
+    * `full_text`: the full text, in which a model may continue reading if `text` is shortened; empty if the model can
+      call the tool again instead.
+    * `partial`: the tool read only the beginning of a longer source.
     * `result`: the sizes and the storage id, if `text` was shortened.
     * `notes`: sentences for people, which go into the report.
-    * `returned`: files that the tool returned. The caller stores them, and sets `files`.
+    * `tool_files`: files that the tool returned. The caller stores them, and sets `files`.
     """
 
     text: str
     data: Mapping[str, Any] = field(default_factory=dict)
     error: bool = False
     arguments: Mapping[str, Any] | None = None
-    whole: str = ""
+    full_text: str = ""
     partial: bool = False
     result: StoredResult | None = None
     notes: tuple[Sentence, ...] = ()
-    returned: tuple[ToolFile, ...] = ()
+    tool_files: tuple[ToolFile, ...] = ()
     files: tuple[ResultFile, ...] = ()
 
 
@@ -75,7 +75,7 @@ _reporter: ContextVar[ProgressReporter | None] = ContextVar("progress reporter",
 
 @contextmanager
 def reporting_progress(report: ProgressReporter) -> Iterator[None]:
-    """Let the tools that this task runs within the block report their progress to people with `report`."""
+    """Pass the progress of the tools that this task runs within the block to `report`, which shows it to people."""
     token = _reporter.set(report)
     try:
         yield
@@ -94,10 +94,7 @@ _limit: ContextVar[asyncio.Timeout | None] = ContextVar("time limit", default=No
 
 @contextmanager
 def asking_person(ask: PersonAsker | None) -> Iterator[None]:
-    """Let the tools that this task runs within the block ask the person with a form, through `ask`.
-
-    None: they cannot.
-    """
+    """Let the tools that this task runs within the block ask the person with a form. `ask`: None forbids it."""
     token = _asker.set(ask)
     try:
         yield

@@ -142,6 +142,6 @@ def test_a_grant_that_is_left_can_be_removed_after_the_server_was_switched_off(
 
 
 def test_too_many_beginnings_are_refused(browser: Client, row: ToolServer, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(grants, "BEGINNINGS", 2)
+    monkeypatch.setattr(grants, "MAX_STARTS", 2)
     answers = [begin(browser, row).status_code for _ in range(5)]
     assert set(answers) == {200, 429}  # of five requests in at most two minutes, three are in the same one

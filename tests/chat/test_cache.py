@@ -279,7 +279,7 @@ def test_what_is_longer_ago_than_the_provider_keeps_is_not_promised(application:
         (CacheRule(points="any"), (1, 3), 3_000, 3_000),
         (CacheRule(points="any"), (1, 3), 6_000, 0),
         (CacheRule(points="user"), (4,), 1_000, 9_000),
-        (CacheRule(points="any", least=7_000), (1, 3), 0, 0),  # too short to be kept
+        (CacheRule(points="any", min_tokens=7_000), (1, 3), 0, 0),  # too short to be kept
         (CacheRule(points="any"), (), 0, 0),
         (CacheRule(), (1, 3), 0, 0),  # it keeps everything by itself, and asks nothing for that
     ],

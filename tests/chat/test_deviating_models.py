@@ -323,7 +323,7 @@ def test_a_model_that_writes_its_calls_as_text_is_found_by_its_trial(
         f"writer-{uuid4().hex}", {"text": '<tool_call>{"name": "ready", "arguments": {}}</tool_call>'}
     )
     Model.objects.filter(pk=model.pk).update(name=name, tools=False)
-    model_facts.read(model.provider, trying=True)
+    model_facts.update_models(model.provider, try_tools=True)
     model.refresh_from_db()
     assert (model.tools, model.written_calls, model.found["written_calls"]) == (True, True, True)
     Model.objects.filter(pk=model.pk).update(name=f"scripted-{uuid4().hex[:8]}")
@@ -344,11 +344,11 @@ def test_an_admin_decides_whether_calls_in_the_text_are_run(
         name = server.set_script("writer", written)
         provider = Provider.objects.create(name=uuid4().hex, base_url=server.openai_url)
         model = upsert_model(provider=provider, name=name, settings={"tools": True, "written_calls": False})
-        model_facts.read(provider, trying=True)
+        model_facts.update_models(provider, try_tools=True)
         model.refresh_from_db()
         assert not model.written_calls
         by_hand = upsert_model(provider=provider, name="writer", settings={"tools": True})
-        model_facts.read(provider, trying=True)
+        model_facts.update_models(provider, try_tools=True)
     by_hand.refresh_from_db()
     assert by_hand.written_calls
 

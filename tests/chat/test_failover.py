@@ -22,7 +22,7 @@ from core.errors import ModelError
 from core.sentences import Sentence
 from llm import services
 from llm.models import Model, Provider
-from llm.services import available, note_outage, outage_of
+from llm.services import current_outage, first_available, note_outage
 from tests.application import Application
 from tests.chat.citing import ANSWER, CLAUSE, SEARCH
 from tests.chat.conversations import past
@@ -79,7 +79,7 @@ def test_the_fallback_answers_for_a_provider_that_is_down(person: Person, make: 
     first, second = turn.report["calls"]
     sentence = (
         f"{other.name} was asked instead of {model.name}, which was not available (“The model's "
-        "provider cannot be reached. Check that it is running and its base URL.”)."
+        "provider cannot be reached. Check its base URL, and whether it is running.”)."
     )
     notes = [[Sentence.load(note).english for note in call["notes"]] for call in (first, second)]
     assert (first["model"], second["model"], notes) == (model.name, other.name, [[sentence], [sentence]])
@@ -165,12 +165,12 @@ def test_a_provider_that_has_just_failed_is_passed_over(application: Application
 def test_a_provider_says_how_long_it_is_to_be_left_alone(make: Make) -> None:
     other = make()
     model = make(fallback=other)
-    assert (available(model), outage_of(model)) == (model, None)
+    assert (first_available(model), current_outage(model)) == (model, None)
     note_outage(model, ModelError("rate_limited", "Slowly.", retryable=True, retry_after=-5))
-    assert available(model) == other
+    assert first_available(model) == other
     note_outage(other, ModelError("provider_overloaded", "Not now.", retryable=True))
-    assert available(model) == model  # nobody is left, so the first is as good as any
-    assert (available(model, model), available(model, other)) == (other, None)
+    assert first_available(model) == model  # nobody is left, so the first is as good as any
+    assert (first_available(model, model), first_available(model, other)) == (other, None)
 
 
 @pytest.mark.parametrize("kinds", [("anthropic", "responses"), ("responses", "anthropic"), ("openai", "anthropic")])
@@ -306,7 +306,7 @@ def test_a_provider_that_hangs_while_it_summarises_is_not_waited_for_where_there
     summary = until(lambda: Summary.objects.filter(conversation=conversation).first(), "the summary is written")
     assert summary.model_name == other.name
     assert len(application.model.requests(model.name)) == 1
-    failure = outage_of(model)
+    failure = current_outage(model)
     assert failure is not None and failure.code == "provider_timeout"
 
 

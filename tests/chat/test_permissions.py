@@ -259,7 +259,7 @@ def test_results_of_denied_hosts_never_reach_the_model_and_tool_and_report_say_s
     lists.save()
     turn, mark = asking.begin({"tool_calls": [{"name": "web_search", "arguments": {"queries": ["tides"]}}]})
     [result] = asking.results(turn, mark)
-    sentence = "2 results are of hosts that this workspace denies; they were left out."
+    sentence = "2 results are from hosts that this workspace denies. They were left out."
     assert result == f"{sentence}\n\nNothing else was found. Try other words."
     assert "High water" not in json.dumps(asking.person.caller.ended(turn)["parts"])
     assert asking.person.caller.get(f"turns/{turn}/report/")["notes"] == [

@@ -64,7 +64,7 @@ def test_who_has_not_signed_in_is_asked_to_at_the_plan_and_the_turn_goes_on(
     assert "tools" not in application.model.finished(mark)[0].body
     report = person.caller.get(f"turns/{turn['id']}/report/")
     assert report["sign_ins"] == [row.name]
-    assert [note for note in report["notes"] if "Sign in to it under “Connected tools” in the settings." in note]
+    assert [note for note in report["notes"] if "Sign in under “Connected tools” in the settings." in note]
     client = browser(person.user)
     button = f'action="{reverse("settings:tools-sign-in", args=[row.pk])}"'
     page = client.get(reverse("chat:conversation", args=[place])).content.decode()

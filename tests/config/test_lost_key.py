@@ -22,7 +22,7 @@ from files.index.reranking import try_reranker
 from files.models import Embedder, Reranker
 from llm import model_facts, services
 from llm.models import Model, Provider, ToolServer, WebSearch
-from llm.tools.mcp import tools_of
+from llm.tools.mcp import list_tools
 from llm.tools.servers import ServerFailed, ToolServerConfig
 from llm.tools.services import tool_servers, try_tool_server, try_web_search
 from tests.accounts.receiver import receiving
@@ -132,7 +132,7 @@ def test_no_server_is_asked_without_the_key_that_is_stored_for_it(lost: Callable
                 ask()
             assert refused.value.code == code
             assert "ENCRYPTION_KEYS" in refused.value.detail
-        assert not model_facts.ask(provider).answered
+        assert not model_facts.ask_provider(provider).answered
         assert server.heads == []
         details = {finding.subject.english: finding.detail.english for finding in _stored_keys()}
         assert details == {
@@ -150,7 +150,7 @@ def test_a_provider_that_never_had_a_key_is_asked_as_before(lost: Callable[[], N
     row.refresh_from_db()
     assert [server.secrets for server in tool_servers()] == [{}]
     with pytest.raises(ServerFailed, match="cannot be reached"):
-        asyncio.run(tools_of(ToolServerConfig("open", url=row.base_url)))
+        asyncio.run(list_tools(ToolServerConfig("open", url=row.base_url)))
     keyless = Provider(name="Open", kind="openai", base_url="http://127.0.0.2:9/v1")
     without = services.shared_client(keyless)
     keyless.api_key = LostSecret("x")

@@ -6,7 +6,7 @@ import pytest
 import pytest_asyncio
 
 from core.errors import ModelError
-from llm.providers import create
+from llm.providers import create_client
 from llm.types.model_call import ModelMessage, ModelRequest, ProviderClient, StepEvent, TextDelta
 from tests.scripted_model import ScriptedModel
 
@@ -31,7 +31,7 @@ async def connect(scripted_model: ScriptedModel) -> AsyncIterator[Connect]:
     def make(kind: str, *, api_key: str = "", silence_timeout: float = 120.0, dialect: str = "") -> ProviderClient:
         vendor = f"{scripted_model.url}/{dialect}" if dialect else scripted_model.url
         url = f"{vendor}/v1" if kind in ("openai", "responses") else vendor
-        clients.append(create(kind, base_url=url, api_key=api_key, silence_timeout=silence_timeout))
+        clients.append(create_client(kind, base_url=url, api_key=api_key, silence_timeout=silence_timeout))
         return clients[-1]
 
     yield make

@@ -2,7 +2,7 @@
 
 from accounts.models import User
 from llm.models import ToolGrant, ToolServer
-from llm.oauth.grants import CompletedSignIn, ReturnedAnswer, begin, complete
+from llm.oauth.grants import AuthorizationAnswer, CompletedSignIn, begin, complete
 from tests.llm.oauth_server import OAuthServer
 
 SITE = "http://127.0.0.1:8000"
@@ -16,11 +16,11 @@ def begun(user: User, row: ToolServer, *, document: str = "", session: str = "br
     ).address
 
 
-def answer_of(oauth: OAuthServer, address: str, account: str) -> ReturnedAnswer:
+def answer_of(oauth: OAuthServer, address: str, account: str) -> AuthorizationAnswer:
     """Sign in at the server's page as this account. Returns the parameters with which the browser comes back."""
     oauth.accounts.person = account
     values = oauth.authorize(address).params
-    return ReturnedAnswer(
+    return AuthorizationAnswer(
         state=values.get("state", ""),
         code=values.get("code", ""),
         iss=values.get("iss"),
@@ -29,7 +29,7 @@ def answer_of(oauth: OAuthServer, address: str, account: str) -> ReturnedAnswer:
     )
 
 
-def completed(user: User, answer: ReturnedAnswer, *, session: str = "browser") -> CompletedSignIn:
+def completed(user: User, answer: AuthorizationAnswer, *, session: str = "browser") -> CompletedSignIn:
     return complete(user=user, answer=answer, session=session)
 
 

@@ -242,9 +242,9 @@ def test_a_learnt_window_is_shown_with_its_evidence_and_forgotten(admin_client: 
     refusal = ModelError("context_too_long", "x", retryable=False, limit=4_096)
     assert learn_refused_window(model, refusal, 5_000) and learn_image_limit(model, 5, 8)
     page = admin_client.get(change_url(model)).content.decode()
-    assert "4,096 tokens, learnt: refused on " in page and "naming 4,096" in page and "naming 5" in page
+    assert "4,096 tokens, learnt: a refusal on " in page and " named 4,096" in page and " named 5" in page
     listed = admin_client.get(reverse("admin:llm_model_changelist")).content.decode()
-    assert "4,096 (learnt)" in listed and 'title="learnt: refused on ' in listed
+    assert "4,096 (learnt)" in listed and 'title="learnt: a refusal on ' in listed
     url = reverse("admin:llm_model_forget_learnt", args=[model.pk])
     assert "Reset the learnt facts of this model" in admin_client.get(url).content.decode()
     admin_client.post(url, {"_form_submitted": "on"})
@@ -264,9 +264,9 @@ def test_typing_a_window_takes_the_place_of_a_learnt_one(admin_client: Client, p
 @pytest.mark.parametrize(
     ("window", "obedient", "sentence", "level"),
     [
-        (None, True, "so prompts up to that length are not cut. It reported ", "success"),
-        (4_096, True, "its server probably cut the beginning. It reported ", "error"),
-        (None, False, "the test says nothing about what it reads", "warning"),
+        (None, True, "so it reads whole prompts up to that length. It reported ", "success"),
+        (4_096, True, "Its server probably cut the beginning. It reported ", "error"),
+        (None, False, "the test shows nothing about long prompts", "warning"),
     ],
 )
 def test_an_admin_tests_whether_a_server_reads_a_prompt_from_its_beginning(

@@ -3,7 +3,7 @@ from typing import Any
 
 import pytest
 
-from llm.providers import lacking
+from llm.providers import find_missing_parameter
 from llm.types.model_call import (
     Image,
     ModelMessage,
@@ -137,8 +137,8 @@ async def test_a_single_call_may_be_demanded_and_forbidden(
 def test_what_the_protocol_has_no_word_for_is_known_before_it_is_sent(
     sampling: dict[str, Any], name: str | None
 ) -> None:
-    assert lacking("anthropic", Sampling(**sampling), None) == name
-    assert lacking("openai", Sampling(**sampling), {"type": "json_object"}) is None
+    assert find_missing_parameter("anthropic", Sampling(**sampling), None) == name
+    assert find_missing_parameter("openai", Sampling(**sampling), {"type": "json_object"}) is None
 
 
 async def test_what_was_not_asked_for_is_not_sent(connect: Connect, scripted_model: ScriptedModel) -> None:
@@ -292,6 +292,6 @@ async def test_without_a_limit_the_answer_may_fill_the_room_as_far_as_the_model_
 ) -> None:
     provider = connect("anthropic")
     for left in (9_000, 150_000, 150_000):
-        await events_of(provider, asking({"text": "Yes."}, max_output=None, left=left))
+        await events_of(provider, asking({"text": "Yes."}, max_output=None, remaining=left))
     sent = [(record.body["max_tokens"], record.status) for record in scripted_model.requests()]
     assert sent == [(9_000, 200), (150_000, 400), (64_000, 200), (64_000, 200)]

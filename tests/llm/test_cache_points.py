@@ -23,17 +23,17 @@ def request(*points: int) -> ModelRequest:
 
 
 def test_anthropic_is_asked_at_the_last_block_of_each_border_and_never_at_a_thought() -> None:
-    body = anthropic.wire_request(request(1, 2, 3, 4))
+    body = anthropic.build_body(request(1, 2, 3, 4))
     assert body["system"] == [{"type": "text", "text": "Be brief.", **KEPT}]
     question, answer = body["messages"]
     assert [{"type": "text", "text": text, **KEPT} for text in ("A file.", "Hello")] == question["content"]
     assert answer["content"] == list(THOUGHT.items)
     assert caching.anthropic_refusal(body) is None
-    assert anthropic.wire_request(request())["system"] == "Be brief."
+    assert anthropic.build_body(request())["system"] == "Be brief."
 
 
 def test_openai_is_asked_on_texts_of_the_user() -> None:
-    body = responses.wire_request(request(1, 2))
+    body = responses.build_body(request(1, 2))
     part = {"type": "input_text", "text": "A file.", "prompt_cache_breakpoint": {"mode": "explicit"}}
     assert [item.get("content") for item in body["input"][:2]] == [[part], "Hello"]
     assert caching.responses_refusal(body) is None

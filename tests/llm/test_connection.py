@@ -15,7 +15,7 @@ import pytest_asyncio
 
 from core.errors import ModelError
 from core.net.fetch import system_tls
-from llm.providers import connection, create
+from llm.providers import connection, create_client
 from llm.providers.streaming import EventDecoder
 from llm.types.model_call import ProviderClient
 from tests.llm.conftest import asking, events_of, failure_after, text_of
@@ -62,7 +62,7 @@ async def client() -> AsyncIterator[Client]:
         server: RawServer | str, *, kind: str = "openai", silence: float = 20.0, account: str = ""
     ) -> ProviderClient:
         url = server if isinstance(server, str) else f"http://{account}127.0.0.2:{server.port}/v1"
-        clients.append(create(kind, base_url=url, api_key=KEY, silence_timeout=silence))
+        clients.append(create_client(kind, base_url=url, api_key=KEY, silence_timeout=silence))
         return clients[-1]
 
     yield make
@@ -164,7 +164,7 @@ async def test_an_answer_that_is_left_closes_its_connection_at_once(client: Clie
 
 async def test_a_server_that_takes_no_request_is_given_up(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connection, "CONNECT_TIMEOUT", 0.1)
-    monkeypatch.setattr(connection, "SLOWEST", 10**9)
+    monkeypatch.setattr(connection, "MIN_UPLOAD_SPEED", 10**9)
     listening = await asyncio.start_server(lambda reader, writer: asyncio.sleep(60), "127.0.0.2", 0, limit=1)
     port = listening.sockets[0].getsockname()[1]
     model = client(f"http://127.0.0.2:{port}/v1", silence=0.1)

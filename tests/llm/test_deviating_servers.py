@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from core.errors import ModelError
-from llm.providers import create
+from llm.providers import create_client
 from llm.types.model_call import (
     ModelMessage,
     ParametersLeftOut,
@@ -322,7 +322,7 @@ async def answered(kind: str, body: str) -> tuple[list[StepEvent], ModelError | 
     """The events of a body that a server answers with status 200, and the failure, if it is one."""
     events: list[StepEvent] = []
     with RawServer(always(answer(body, media_type="text/plain"))) as server:
-        provider = create(kind, base_url=f"http://127.0.0.2:{server.port}/v1", api_key="", silence_timeout=10)
+        provider = create_client(kind, base_url=f"http://127.0.0.2:{server.port}/v1", api_key="", silence_timeout=10)
         try:
             async for event in provider.stream(asking()):
                 events += [event]

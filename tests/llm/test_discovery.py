@@ -124,11 +124,11 @@ def test_geminis_own_list_is_beside_its_endpoint_of_openais_protocol() -> None:
     ("shape", "row"),
     [
         # Ollama's /api/show, Mistral's /v1/models, LM Studio's /api/v1/models, LiteLLM's /model/info, Gemini's models
-        (partial(shapes.ollama, allocated=None, native=True), {"capabilities": ["embedding"]}),
-        (shapes.mistral, {"capabilities": {"completion_chat": False}}),
-        (partial(shapes.lm_studio, name="nomic"), {"type": "embedding"}),
-        (shapes.litellm, {"mode": "embedding"}),
-        (shapes.gemini, {"supportedGenerationMethods": ["embedContent"]}),
+        (partial(shapes.read_ollama, allocated=None, native=True), {"capabilities": ["embedding"]}),
+        (shapes.read_mistral, {"capabilities": {"completion_chat": False}}),
+        (partial(shapes.read_lm_studio, name="nomic"), {"type": "embedding"}),
+        (shapes.read_litellm, {"mode": "embedding"}),
+        (shapes.read_gemini, {"supportedGenerationMethods": ["embedContent"]}),
     ],
 )
 def test_servers_say_which_models_only_embed(shape: shapes.Shape, row: dict[str, Any]) -> None:
@@ -142,7 +142,7 @@ def test_a_window_that_cannot_be_is_not_taken_and_noted(nonsense: Any) -> None:
         discovery = found_at(server)
     assert not discovery.facts.get("qwen")
     assert discovery.answered
-    assert [note.partition(" is ")[0] for note in discovery.strange] == ["qwen: max_model_len"]
+    assert [note.partition(" is ")[0] for note in discovery.impossible_values] == ["qwen: max_model_len"]
 
 
 def test_a_window_that_is_null_is_just_not_said() -> None:
@@ -156,7 +156,7 @@ def test_a_price_that_cannot_be_is_not_taken(price: Any) -> None:
         discovery = found_at(server, path="/api/v1")
     assert "input_price" not in discovery.facts["vendor/clever"]
     assert discovery.facts["vendor/clever"]["output_price"] == "1"
-    assert len(discovery.strange) == 1
+    assert len(discovery.impossible_values) == 1
 
 
 @pytest.mark.parametrize("day", ["soon", 20261210, "0001-01-01T00:00:00+14:00", "9999-12-31T23:59:59-12:00"])
@@ -164,7 +164,7 @@ def test_a_day_that_cannot_be_is_not_taken(day: Any) -> None:
     with model_servers.anthropic(lifecycle="deprecated", retires_at=day) as server:
         discovery = found_at(server, kind="anthropic", path="")
     assert "retires_on" not in discovery.facts["claude-opus-5-5"]
-    assert len(discovery.strange) == 1
+    assert len(discovery.impossible_values) == 1
 
 
 @pytest.mark.parametrize(
@@ -221,11 +221,11 @@ def test_a_list_of_megabytes_is_read_up_to_a_limit() -> None:
         row["description"] = "x" * 9_000_000
         discovery = found_at(server)
     assert discovery.facts == {}
-    assert discovery.strange == ["/v1/models is longer than 8 MB"]
+    assert discovery.impossible_values == ["/v1/models is longer than 8 MB"]
 
 
 def test_a_server_that_never_ends_its_answer_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("llm.discovery.servers.SECONDS", 0.3)
+    monkeypatch.setattr("llm.discovery.servers.TIMEOUT", 0.3)
     with model_servers.llama_cpp() as server:
         server.paths["/api/version"] = FOREVER
         assert found_at(server).facts["model.gguf"]["context_window"] == 8_192

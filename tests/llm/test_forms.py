@@ -8,7 +8,7 @@ from mcp_types import ElicitRequestFormParams, ElicitRequestURLParams
 
 from core.errors import ProductError
 from core.sentences import Sentence
-from llm.tools.mcp_forms import form_of, result_of
+from llm.tools.mcp_forms import to_form, to_result
 from llm.types import tools
 from llm.types.forms import MAX_FIELDS, FormAnswer, ToolQuestion, validate_content
 from llm.types.model_call import ToolDefinition
@@ -28,7 +28,7 @@ PROPERTIES: dict[str, Any] = {
 
 def form(properties: Any = None, required: Any = ("name",)) -> ToolQuestion | None:
     schema = {"type": "object", "properties": PROPERTIES if properties is None else properties, "required": required}
-    return form_of(ElicitRequestFormParams(message="What do you want?", requested_schema=schema), 1)
+    return to_form(ElicitRequestFormParams(message="What do you want?", requested_schema=schema), 1)
 
 
 def whole_form() -> ToolQuestion:
@@ -74,19 +74,19 @@ def test_an_infinite_bound_is_none() -> None:
 
 
 def test_a_page_to_open_is_a_form_without_fields() -> None:
-    page = form_of(ElicitRequestURLParams(message="Sign in.", url="https://example.org/x"), 2)
+    page = to_form(ElicitRequestURLParams(message="Sign in.", url="https://example.org/x"), 2)
     assert page == {"number": 2, "message": "Sign in.", "url": "https://example.org/x", "fields": []}
-    assert result_of(page, FormAnswer({})).model_dump(exclude_none=True)["action"] == "accept"
-    assert form_of(ElicitRequestURLParams(message="Sign in.", url="javascript:alert(1)"), 1) is None
+    assert to_result(page, FormAnswer({})).model_dump(exclude_none=True)["action"] == "accept"
+    assert to_form(ElicitRequestURLParams(message="Sign in.", url="javascript:alert(1)"), 1) is None
 
 
 def test_values_of_a_browser_and_of_a_program_are_the_same() -> None:
     typed = {"name": "Ada", "count": "3", "price": "2.5", "gift": "on", "size": "l", "extras": ["nuts"], "mail": ""}
     values = {"name": "Ada", "count": 3, "price": 2.5, "gift": True, "size": "l", "extras": ["nuts"]}
     assert validate_content(whole_form(), typed) == values == validate_content(whole_form(), values)
-    result = result_of(whole_form(), FormAnswer(values))
+    result = to_result(whole_form(), FormAnswer(values))
     assert (result.action, result.content) == ("accept", values)
-    assert result_of(whole_form(), FormAnswer(None)).action == "decline"
+    assert to_result(whole_form(), FormAnswer(None)).action == "decline"
 
 
 def test_what_is_not_filled_in_is_left_out() -> None:

@@ -4,7 +4,7 @@ from decimal import Decimal
 
 import pytest
 
-from llm.known_models import answers_by_name, suggest
+from llm.known_models import can_chat_by_name, suggest
 
 
 def test_a_vendors_model_has_its_window_prices_and_abilities() -> None:
@@ -70,7 +70,7 @@ def test_abilities_follow_the_family(name: str, abilities: tuple[bool, bool]) ->
     ],
 )
 def test_a_name_says_that_a_model_does_other_work_than_answering(name: str) -> None:
-    assert not answers_by_name(name)
+    assert not can_chat_by_name(name)
 
 
 @pytest.mark.parametrize(
@@ -81,7 +81,7 @@ def test_a_name_says_that_a_model_does_other_work_than_answering(name: str) -> N
     ],
 )
 def test_other_names_are_of_models_that_answer(name: str) -> None:
-    assert answers_by_name(name)
+    assert can_chat_by_name(name)
 
 
 def test_nothing_is_asked_of_the_network(monkeypatch: pytest.MonkeyPatch) -> None:

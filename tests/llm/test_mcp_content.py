@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from llm.tools.mcp_content import MAX_FILES, output_of
+from llm.tools.mcp_content import MAX_FILES, to_output
 from llm.types.tools import ToolOutput
 
 
@@ -14,7 +14,7 @@ def encoded(content: bytes) -> str:
 
 
 def result_of(*blocks: Any) -> ToolOutput:
-    return output_of({"content": list(blocks)}, "draw")
+    return to_output({"content": list(blocks)}, "draw")
 
 
 def resource(**members: Any) -> dict[str, Any]:
@@ -24,8 +24,8 @@ def resource(**members: Any) -> dict[str, Any]:
 def test_an_image_is_named_after_its_tool_and_two_are_told_apart() -> None:
     image = {"type": "image", "data": encoded(b"one"), "mimeType": "image/png"}
     output = result_of({"type": "text", "text": "Look:"}, image, image)
-    assert output.text == "Look:\n[image: the file draw.png]\n[image: the file draw-2.png]" == output.whole
-    assert [(each.name, each.content, each.image) for each in output.returned] == [
+    assert output.text == "Look:\n[image: the file draw.png]\n[image: the file draw-2.png]" == output.full_text
+    assert [(each.name, each.content, each.image) for each in output.tool_files] == [
         ("draw.png", b"one", True),
         ("draw-2.png", b"one", True),
     ]
@@ -46,19 +46,19 @@ def test_an_image_is_named_after_its_tool_and_two_are_told_apart() -> None:
     ],
 )
 def test_a_resource_is_named_after_its_address_and_type(uri: str, media_type: str, name: str) -> None:
-    [file] = result_of(resource(uri=uri, mimeType=media_type, blob=encoded(b"x"))).returned
+    [file] = result_of(resource(uri=uri, mimeType=media_type, blob=encoded(b"x"))).tool_files
     assert file.name == name
 
 
 def test_the_text_of_a_resource_is_in_the_result_and_a_file() -> None:
     output = result_of(resource(uri="repo://a.py", text="import os"))
     assert output.text == "[repo://a.py]\n[resource: the file a.py]\nimport os"
-    [file] = output.returned
+    [file] = output.tool_files
     assert (file.content, file.text_included, file.image) == (b"import os", True, False)
 
 
 def test_a_picture_in_a_resource_is_an_image() -> None:
-    [file] = result_of(resource(uri="file:///a.png", mimeType="image/png", blob=encoded(b"x"))).returned
+    [file] = result_of(resource(uri="file:///a.png", mimeType="image/png", blob=encoded(b"x"))).tool_files
     assert file.image
 
 
@@ -66,7 +66,7 @@ def test_a_picture_in_a_resource_is_an_image() -> None:
 def test_a_damaged_part_is_named_and_is_no_file(data: Any) -> None:
     output = result_of({"type": "image", "data": data, "mimeType": "image/png"}, resource(uri="a:b", blob=data))
     assert output.text == "[image: damaged, not shown]\n[resource: a:b, damaged or empty, not shown]"
-    assert not output.returned
+    assert not output.tool_files
 
 
 def test_a_link_keeps_name_address_and_description() -> None:
@@ -77,5 +77,5 @@ def test_a_link_keeps_name_address_and_description() -> None:
 def test_files_beyond_the_most_of_a_result_are_named() -> None:
     image = {"type": "image", "data": encoded(b"x"), "mimeType": "image/png"}
     output = result_of(*[image] * (MAX_FILES + 1))
-    assert len(output.returned) == MAX_FILES
+    assert len(output.tool_files) == MAX_FILES
     assert output.text.splitlines()[-1] == f"[image: not kept, since a result has at most {MAX_FILES} files]"

@@ -12,9 +12,9 @@ from uuid import uuid4
 import pytest
 
 from llm.tools import mcp_sessions
-from llm.tools.mcp import close_sessions, tools_changed, tools_of
-from llm.tools.mcp_client import progress_text
-from llm.tools.mcp_sessions import MAX_OF_PERSON
+from llm.tools.mcp import close_sessions, list_tools, tools_changed
+from llm.tools.mcp_client import describe_progress
+from llm.tools.mcp_sessions import MAX_SESSIONS_OF_PERSON
 from llm.tools.servers import SessionScope, ToolServerConfig
 from llm.types.forms import FormAnswer, ToolQuestion
 from llm.types.tools import ToolOutput, asking_person, reporting_progress, run_tool
@@ -103,7 +103,7 @@ def scope() -> SessionScope:
 
 
 async def call(server: ToolServerConfig, name: str, place: SessionScope | None, **arguments: object) -> ToolOutput:
-    return await mcp_sessions.call(server, name, arguments, place)
+    return await mcp_sessions.call_tool(server, name, arguments, place)
 
 
 async def test_calls_of_a_conversation_share_a_session_and_others_do_not(counter: ToolServerConfig) -> None:
@@ -174,7 +174,7 @@ async def test_progress_is_reported_to_the_caller(counter: ToolServerConfig) -> 
     ],
 )
 def test_progress_in_words(done: float, total: float | None, message: str | None, text: str) -> None:
-    assert progress_text(done, total, message) == text
+    assert describe_progress(done, total, message) == text
 
 
 async def test_new_tools_of_a_session_are_listed_in_it(counter: ToolServerConfig) -> None:
@@ -185,21 +185,21 @@ async def test_new_tools_of_a_session_are_listed_in_it(counter: ToolServerConfig
     async with asyncio.timeout(20):
         while not tools_changed(place):  # the notification may come after the answer
             await call(counter, "count", place)
-    names = {each.served_as for each in (await tools_of(counter, place)).tools}
+    names = {each.name_at_server for each in (await list_tools(counter, place)).tools}
     assert "grown" in names and not tools_changed(place)
-    assert "grown" not in {each.served_as for each in (await tools_of(counter)).tools}
+    assert "grown" not in {each.name_at_server for each in (await list_tools(counter)).tools}
     assert (await call(counter, "grown", place)).text == "I am new."
 
 
 async def test_a_person_has_a_bounded_number_of_sessions(tmp_path: Path) -> None:
     server = ToolServerConfig("plain", command=Misbehaving([tool("note")]).as_process(tmp_path))
     places = [SessionScope(scope().person, uuid4())]
-    places += [replace(places[0], conversation=uuid4()) for _ in range(MAX_OF_PERSON)]
+    places += [replace(places[0], conversation=uuid4()) for _ in range(MAX_SESSIONS_OF_PERSON)]
     for place in places:
         assert (await call(server, "note", place)).text == "Done."
     pool = mcp_sessions._pool()
     is_open = [pool.open_session(server, place) is not None for place in places]
-    assert is_open == [False, *[True] * MAX_OF_PERSON]
+    assert is_open == [False, *[True] * MAX_SESSIONS_OF_PERSON]
     await close_sessions()
 
 
@@ -211,7 +211,7 @@ async def test_a_request_for_a_models_answer_is_refused_by_name(tmp_path: Path) 
     output = await call(server, "think", place)
     assert output.text == "Sampling not supported"
     assert [note.english for note in output.notes] == [
-        "The tool server asking asked for an answer of a model (sampling). Tools do not get that here."
+        "The tool server asking asked for an answer of a model (sampling). Glasshouse does not give that to tools."
     ]
     assert not (await call(server, "think", place)).notes
     await close_sessions()
@@ -255,7 +255,7 @@ async def test_a_server_asks_the_person_of_the_call(counter: ToolServerConfig) -
 
     place = scope()
     with asking_person(answer):
-        tools = {each.served_as: each for each in (await tools_of(counter, place)).tools}
+        tools = {each.name_at_server: each for each in (await list_tools(counter, place)).tools}
         output = await run_tool(tools["greet"], {})
     assert (output.text, output.error) == ("Hello Ada.", False)
     assert [(form["number"], form["message"]) for form in forms] == [(1, "Who are you?")]

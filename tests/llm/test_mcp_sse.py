@@ -10,7 +10,7 @@ import pytest
 import uvicorn
 
 from llm.tools import mcp_sessions
-from llm.tools.mcp import close_sessions, tools_of
+from llm.tools.mcp import close_sessions, list_tools
 from llm.tools.servers import ServerFailed, SessionScope, ToolServerConfig
 from llm.types.tools import run_tool
 from tests.llm.test_mcp_tools import served
@@ -38,7 +38,7 @@ async def server(address: str) -> AsyncIterator[ToolServerConfig]:
 
 
 async def test_the_tools_of_a_server_over_sse_are_offered_and_run(server: ToolServerConfig) -> None:
-    tools = {each.definition.name: each for each in (await tools_of(server)).tools}
+    tools = {each.definition.name: each for each in (await list_tools(server)).tools}
     assert {"calc__add", "calc__fail"} <= set(tools)
     assert (await run_tool(tools["calc__add"], {"a": 2, "b": 40})).text == "42"
     assert (await run_tool(tools["calc__fail"], {})).error
@@ -46,7 +46,7 @@ async def test_the_tools_of_a_server_over_sse_are_offered_and_run(server: ToolSe
 
 async def test_a_session_over_sse_stays_open_and_answers_at_the_same_time(server: ToolServerConfig) -> None:
     place = SessionScope(uuid4(), uuid4())
-    calls = (mcp_sessions.call(server, "add", {"a": number, "b": 1}, place) for number in range(5))
+    calls = (mcp_sessions.call_tool(server, "add", {"a": number, "b": 1}, place) for number in range(5))
     assert [output.text for output in await asyncio.gather(*calls)] == ["1", "2", "3", "4", "5"]
     session = mcp_sessions._pool().open_session(server, place)
     assert session is not None and session.answered == 5 and session.stateful
@@ -54,9 +54,9 @@ async def test_a_session_over_sse_stays_open_and_answers_at_the_same_time(server
 
 async def test_an_answer_over_sse_that_is_too_large_is_told_and_the_next_call_works(server: ToolServerConfig) -> None:
     place = SessionScope(uuid4(), uuid4())
-    output = await mcp_sessions.call(server, "much.text", {}, place)
-    assert output.error and output.text == "calc gave more than can be received. Ask it for less."
-    assert (await mcp_sessions.call(server, "add", {"a": 1, "b": 1}, place)).text == "2"
+    output = await mcp_sessions.call_tool(server, "much.text", {}, place)
+    assert output.error and output.text == "calc sent more than can be received. Ask it for less."
+    assert (await mcp_sessions.call_tool(server, "add", {"a": 1, "b": 1}, place)).text == "2"
 
 
 @pytest.mark.parametrize(
@@ -67,5 +67,5 @@ async def test_the_wrong_transport_is_told_to_the_administrator(
     address: str, path: str, kind: str, advice: str
 ) -> None:
     with pytest.raises(ServerFailed) as failure:
-        await tools_of(ToolServerConfig("calc", url=f"{address}{path}", sse=kind == "sse"))
+        await list_tools(ToolServerConfig("calc", url=f"{address}{path}", sse=kind == "sse"))
     assert failure.value.code == "tool_server_wrong_transport" and advice in failure.value.advice.english

@@ -14,7 +14,7 @@ import pytest
 import uvicorn
 from mcp.server import MCPServer
 
-from llm.tools.mcp import MAX_DESCRIPTION, MAX_TOOLS, tools_of
+from llm.tools.mcp import MAX_DESCRIPTION, MAX_TOOLS, list_tools
 from llm.tools.servers import ServerFailed, ToolServerConfig
 from llm.types.tools import Tool, run_tool
 from tests.llm.misbehaving_server import BAD_SCHEMAS, BROKEN, Misbehaving, tool
@@ -78,12 +78,12 @@ def ends(pid: int) -> None:
 
 
 async def tool_named(server: ToolServerConfig, name: str) -> Tool:
-    return {tool.definition.name: tool for tool in (await tools_of(server)).tools}[name]
+    return {tool.definition.name: tool for tool in (await list_tools(server)).tools}[name]
 
 
 async def test_the_tools_of_a_server_over_http_are_offered_and_run(url: str) -> None:
     server = ToolServerConfig("calc", url=url)
-    tools = {tool.definition.name: tool for tool in (await tools_of(server)).tools}
+    tools = {tool.definition.name: tool for tool in (await list_tools(server)).tools}
     assert set(tools) == {"calc__add", "calc__much_text", "calc__huge", "calc__fail", "calc__wait"}
     tool = tools["calc__add"]
     assert tool.definition.description == "Adds two numbers."
@@ -96,7 +96,7 @@ async def test_the_tools_of_a_server_over_http_are_offered_and_run(url: str) -> 
 async def test_what_a_tool_gives_comes_whole(url: str) -> None:
     tool = await tool_named(ToolServerConfig("calc", url=url), "calc__much_text")
     output = await run_tool(tool, {})
-    assert output.text == output.whole == "much " * 400_000
+    assert output.text == output.full_text == "much " * 400_000
 
 
 async def test_an_answer_too_large_to_receive_is_told(url: str) -> None:
@@ -174,7 +174,7 @@ async def test_stopping_a_call_ends_the_process(process: ToolServerConfig, tmp_p
 @pytest.mark.parametrize("command", ["/no/such/program", "true", "cat"])
 async def test_a_process_that_is_no_tool_server_is_told(command: str) -> None:
     with pytest.raises(ServerFailed, match="nobody"):
-        await tools_of(ToolServerConfig("nobody", command=command))
+        await list_tools(ToolServerConfig("nobody", command=command))
 
 
 @pytest.mark.parametrize(
@@ -192,7 +192,7 @@ async def test_a_process_that_is_no_tool_server_is_told(command: str) -> None:
 )
 async def test_an_address_that_is_no_tool_server_is_told(whole: bytes) -> None:
     with RawServer(always(whole)) as server, pytest.raises(ServerFailed) as failure:
-        await tools_of(
+        await list_tools(
             ToolServerConfig("nobody", url=f"http://127.0.0.2:{server.port}/", secrets={"Authorization": SECRET})
         )
     assert f"authorization: {SECRET}" in server.heads[0].lower()
@@ -217,11 +217,11 @@ def reached(behaviour: Misbehaving, wire: str, directory: Path) -> Iterator[Tool
 async def test_one_bad_tool_costs_no_other_and_is_named(wire: str, tmp_path: Path) -> None:
     tools = [tool(name, schema) if schema else {"name": name} for name, schema in (BAD_SCHEMAS | BROKEN).items()]
     with reached(Misbehaving([tool("good"), *tools, "nonsense", {"description": "?"}]), wire, tmp_path) as server:
-        listing = await tools_of(server)
+        listing = await list_tools(server)
         offered = {each.definition.name: each for each in listing.tools}
         assert list(offered) == ["odd__good", *(f"odd__{name}" for name in BAD_SCHEMAS)]
         assert {each.name: each.reason.english for each in listing.problems} == {
-            "odd__broken": "Its input is of type array, but a call always carries an object.",
+            "odd__broken": "Its input has the type array, but the input of a call is an object.",
             "tool 15": "It has no name.",
             "tool 16": "It has no name.",
         }
@@ -231,8 +231,8 @@ async def test_one_bad_tool_costs_no_other_and_is_named(wire: str, tmp_path: Pat
 async def test_a_long_list_comes_whole_page_by_page(wire: str, tmp_path: Path) -> None:
     behaviour = Misbehaving([tool(f"tool{number}") for number in range(192)], page=50)
     with reached(behaviour, wire, tmp_path) as server:
-        listing = await tools_of(server)
-    assert [each.served_as for each in listing.tools] == [f"tool{number}" for number in range(192)]
+        listing = await list_tools(server)
+    assert [each.name_at_server for each in listing.tools] == [f"tool{number}" for number in range(192)]
     assert not listing.problems
 
 
@@ -248,10 +248,10 @@ async def test_pages_in_a_circle_end_and_an_empty_page_leads_on(
     wire: str, tmp_path: Path, pages: list[dict[str, Any]], names: list[str], reason: str
 ) -> None:
     with reached(Misbehaving([], pages=pages), wire, tmp_path) as server:
-        listing = await tools_of(server)
-    assert [each.served_as for each in listing.tools] == names
+        listing = await list_tools(server)
+    assert [each.name_at_server for each in listing.tools] == names
     assert [each.reason.english for each in listing.problems if each.name == "odd: more tools"] == (
-        ["The pages of the server's list do not end; those beyond are not read."] if reason else []
+        ["The pages of the server's list do not end. Only the first pages are read."] if reason else []
     )
 
 
@@ -259,18 +259,18 @@ async def test_half_a_character_costs_neither_the_list_nor_a_result(wire: str, t
     # JavaScript cuts a text within an emoji and writes the half that is left.
     behaviour = Misbehaving([tool("good"), tool("cut", description="Looks \ud83d")], results={"cut": "half \ud83d end"})
     with reached(behaviour, wire, tmp_path) as server:
-        listing = await tools_of(server)
-        assert [each.served_as for each in listing.tools] == ["good", "cut"]
+        listing = await list_tools(server)
+        assert [each.name_at_server for each in listing.tools] == ["good", "cut"]
         assert (await run_tool(listing.tools[1], {})).text == "half ? end"
 
 
 async def test_an_answer_that_is_no_message_is_said_in_plain_words() -> None:
-    for body, words in (("", "answered with nothing"), ("oops", "answered “oops”")):
+    for body, words in (("", "sent an empty answer"), ("oops", "answered “oops”")):
         with (
             RawServer(always(answer(body, media_type="application/json"))) as server,
             pytest.raises(ServerFailed) as failure,
         ):
-            await tools_of(ToolServerConfig("nobody", url=f"http://127.0.0.2:{server.port}/"))
+            await list_tools(ToolServerConfig("nobody", url=f"http://127.0.0.2:{server.port}/"))
         assert failure.value.code == "tool_server_invalid" and words in failure.value.advice.english
         assert "validation error" not in f"{failure.value} {failure.value.advice.english}"
 
@@ -330,7 +330,7 @@ async def test_names_that_collide_are_told_apart_and_what_is_abusive_is_cut_and_
     ]
     behaviour = Misbehaving([*tools, *(tool(f"tool{number}") for number in range(1_000))])
     with reached(behaviour, "stdio", tmp_path) as server:
-        listing = await tools_of(server)
+        listing = await list_tools(server)
         names = [each.definition.name for each in listing.tools]
         assert len(names) == len(set(names)) == MAX_TOOLS - 1 and all(len(name) <= 64 for name in names)
         assert names[0] == "odd__a_b" and names[1].startswith("odd__a_b_") and names[2] == "odd__" + "n" * 59
@@ -339,7 +339,7 @@ async def test_names_that_collide_are_told_apart_and_what_is_abusive_is_cut_and_
             ("odd__a_b", False), ("odd__long", True), ("odd: more tools", False),
         ]  # fmt: skip
         assert "two tools of this name" in listing.problems[0].reason.english
-        assert "30,000 characters; the first 20,000" in listing.problems[1].reason.english
+        assert "30,000 characters. Only the first 20,000" in listing.problems[1].reason.english
         assert "more than 1,000 tools" in listing.problems[2].reason.english
         assert (await run_tool(listing.tools[1], {})).text == "Done."
 
@@ -353,7 +353,7 @@ async def test_a_server_that_hangs_is_given_up_and_its_process_ended(
             reached(Misbehaving([tool("good")], hangs="tools/list"), wire, tmp_path) as server,
             pytest.raises(ServerFailed, match="did not list its tools within 1 seconds") as failure,
         ):
-            await tools_of(server)
+            await list_tools(server)
         assert failure.value.code == "tool_server_timeout"
 
 
@@ -363,7 +363,7 @@ async def test_what_a_process_wrote_in_place_of_an_answer_is_quoted_when_it_is_g
     monkeypatch.setattr("llm.tools.mcp.LIST_TIMEOUT", 1.0)
     script = "import sys; print('Listening', flush=True); sys.stdin.read()"
     with pytest.raises(ServerFailed) as failure:
-        await tools_of(ToolServerConfig("nobody", command=f'{sys.executable} -c "{script}"'))
+        await list_tools(ToolServerConfig("nobody", command=f'{sys.executable} -c "{script}"'))
     assert failure.value.code == "tool_server_timeout" and "wrote “Listening”" in failure.value.advice.english
 
 
@@ -374,7 +374,7 @@ TALKING = f"import sys; print('boom: {SECRET} and sk-abcdefghijklmnop', file=sys
     ("command", "code", "advice"),
     [
         ("/no/such/program --flag", "tool_server_no_program", "There is no program “/no/such/program”"),
-        ("/etc/passwd", "tool_server_no_program", "may not be executed"),
+        ("/etc/passwd", "tool_server_no_program", "The worker may not execute"),
         ("true", "tool_server_ended", "ended with code 0"),
         (f'{sys.executable} -c "{TALKING}"', "tool_server_ended", "ended with code 3"),
         ("echo hello", "tool_server_ended", "ended with code 0"),
@@ -385,18 +385,19 @@ async def test_the_cause_that_a_process_is_no_tool_server_is_for_the_administrat
     command: str, code: str, advice: str
 ) -> None:
     with pytest.raises(ServerFailed) as failure:
-        await tools_of(ToolServerConfig("nobody", command=command, secrets={"TOKEN": SECRET}))
+        await list_tools(ToolServerConfig("nobody", command=command, secrets={"TOKEN": SECRET}))
     assert failure.value.code == code and advice in failure.value.advice.english
     assert SECRET not in failure.value.advice.english and "sk-abc" not in failure.value.advice.english
-    assert str(failure.value) == "The tool server nobody cannot be reached or broke off. Go on without."
+    sentence = "The tool server nobody cannot be reached or broke the connection. Continue without it."
+    assert str(failure.value) == sentence
     if "boom" in command:
-        assert "It wrote last: “boom: … and …”" in failure.value.advice.english
+        assert "Its last output: “boom: … and …”" in failure.value.advice.english
 
 
 async def test_a_process_that_answers_with_an_error_is_quoted() -> None:
     # `cat` sends each request back, which the package then refuses as one that it does not know.
     with pytest.raises(ServerFailed, match="nobody refused: Method not found") as failure:
-        await tools_of(ToolServerConfig("nobody", command="cat"))
+        await list_tools(ToolServerConfig("nobody", command="cat"))
     assert failure.value.code == "tool_server_error"
     assert failure.value.advice.english == "nobody answers, but with an error: “Method not found”."
 
@@ -404,7 +405,7 @@ async def test_a_process_that_answers_with_an_error_is_quoted() -> None:
 @pytest.mark.parametrize(
     ("status", "code", "advice"),
     [
-        (401, "tool_server_denied", "it refuses the secret, or wants one"),
+        (401, "tool_server_denied", "it refuses the secret, or requires one"),
         (403, "tool_server_denied", "check the name of the header"),
         (404, "tool_server_wrong_transport", "Is this the address of an SSE server?"),
         (405, "tool_server_wrong_transport", "Is this the address of an SSE server?"),
@@ -416,7 +417,7 @@ async def test_the_cause_that_an_address_is_no_tool_server_is_for_the_administra
     status: int, code: str, advice: str
 ) -> None:
     with Misbehaving([]).over_http(status=status) as url, pytest.raises(ServerFailed) as failure:
-        await tools_of(ToolServerConfig("nobody", url=url))
+        await list_tools(ToolServerConfig("nobody", url=url))
     assert failure.value.code == code and advice in failure.value.advice.english
     assert "cannot be reached" in str(failure.value)
 
@@ -430,7 +431,7 @@ async def test_the_cause_that_an_address_is_no_tool_server_is_for_the_administra
 )
 async def test_an_address_at_which_nobody_is_says_what_is_missing(url: str, code: str) -> None:
     with pytest.raises(ServerFailed) as failure:
-        await tools_of(ToolServerConfig("nobody", url=url))
+        await list_tools(ToolServerConfig("nobody", url=url))
     assert failure.value.code == code
 
 
@@ -439,12 +440,12 @@ async def test_what_is_no_protocol_or_leads_elsewhere_is_said() -> None:
     redirect = answer("", "Location: http://127.0.0.1:1/other", status="307 Elsewhere")
     for whole, code in ((page, "tool_server_wrong_address"), (redirect, "tool_server_redirect")):
         with RawServer(always(whole)) as server, pytest.raises(ServerFailed) as failure:
-            await tools_of(ToolServerConfig("nobody", url=f"http://127.0.0.2:{server.port}/"))
+            await list_tools(ToolServerConfig("nobody", url=f"http://127.0.0.2:{server.port}/"))
         assert failure.value.code == code
 
 
 async def test_a_list_that_is_none_is_said(wire: str, tmp_path: Path) -> None:
     behaviour = Misbehaving([], results={"tools/list": {"tools": {"a": 1}}})
     with reached(behaviour, wire, tmp_path) as server, pytest.raises(ServerFailed) as failure:
-        await tools_of(server)
+        await list_tools(server)
     assert failure.value.code == "tool_server_invalid"

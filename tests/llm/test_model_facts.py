@@ -27,7 +27,7 @@ pytestmark = pytest.mark.django_db
 
 @pytest.fixture(autouse=True)
 def _nothing_logged_before() -> None:
-    model_facts._log_strange.cache_clear()
+    model_facts._log_impossible_value.cache_clear()
 
 
 def provider_at(server: ModelServer, *, path: str = "/v1", kind: str = "openai", **fields: Any) -> Provider:
@@ -67,7 +67,7 @@ def test_what_is_not_said_any_more_stays_and_nonsense_is_logged_once(caplog: pyt
     model.refresh_from_db()
     assert (model.context_window, model.found["context_window"]) == (32_768, 32_768)
     logged = [record.getMessage() for record in caplog.records if record.name == "llm.model_facts"]
-    assert logged == ["provider Ours: qwen: max_model_len is -1, which cannot be and is not taken"]
+    assert logged == ["provider Ours: qwen: max_model_len is -1, which is impossible and ignored"]
 
 
 def test_a_provider_that_is_away_or_switched_off_changes_nothing() -> None:
@@ -161,19 +161,19 @@ def test_an_unknown_model_is_tried_with_one_call_of_a_tool_but_never_by_the_dail
         upsert_model(provider=provider, name=name)
     tasks.read_models()
     assert not [each for each in scripted_model.requests() if each.method == "POST"]
-    model_facts.read(provider, trying=True)
+    model_facts.update_models(provider, try_tools=True)
     tried = [each.body for each in scripted_model.requests() if each.path == "/v1/chat/completions"]
     assert [len(body["tools"]) for body in tried] == [1, 1]
     assert dict(Model.objects.values_list("name", "tools")) == {able: True, unable: False}
     scripted_model.set_script("unable", call)
-    model_facts.read(provider, trying=True)  # what was tried is tried again, what somebody said is not
+    model_facts.update_models(provider, try_tools=True)  # what was tried is tried again, what somebody said is not
     assert Model.objects.get(name=unable).tools
 
 
 def test_what_an_admin_says_of_tools_is_not_tried(scripted_model: ScriptedModel) -> None:
     provider = Provider.objects.create(name="Ours", base_url=scripted_model.openai_url)
     upsert_model(provider=provider, name="scripted", settings={"tools": False})
-    model_facts.read(provider, trying=True)
+    model_facts.update_models(provider, try_tools=True)
     assert not [each for each in scripted_model.requests() if each.method == "POST"]
 
 
@@ -230,7 +230,7 @@ def test_the_connection_test_says_what_was_found_and_stores_it_when_told_to(admi
         model = upsert_model(provider=provider, name="smart", window=9_000)
         url = reverse("admin:llm_provider_test", args=[provider.pk])
         page = admin_client.get(url).content.decode()
-        assert "The server says: a window of 128,000 tokens, at most 8,192 tokens an answer" in page
+        assert "The server says: a window of 128,000 tokens, at most 8,192 tokens per answer" in page
         assert "An admin has set instead: a window of 9,000 tokens." in page
         model.refresh_from_db()
         assert model.found == {}  # a link alone changes nothing

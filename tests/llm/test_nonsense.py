@@ -9,7 +9,7 @@ from llm.providers.anthropic import AnthropicReader
 from llm.providers.ollama import OllamaReader
 from llm.providers.openai import OpenAIReader
 from llm.providers.responses import ResponsesReader
-from llm.providers.streaming import StepReader, note_strange
+from llm.providers.streaming import StepReader, log_invalid_count
 from llm.types.model_call import StepFinished, TextDelta, Usage
 
 NONSENSE: tuple[Any, ...] = ("many", 7, [], True, -1, 1e99, 10**40, {"type": 3, "reason": [], "cached_tokens": {}})
@@ -53,7 +53,7 @@ def answers_with(strange: Any) -> list[tuple[StepReader, list[Any]]]:
 def test_nonsense_beside_an_answer_changes_nothing_and_is_logged_once(
     strange: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
-    note_strange.cache_clear()
+    log_invalid_count.cache_clear()
     for reader, payloads in [*answers_with(strange), *answers_with(strange)]:
         lines = "" if isinstance(reader, OllamaReader) else "data: "
         wire = "".join(f"{lines}{json.dumps(payload)}\n\n" for payload in payloads)

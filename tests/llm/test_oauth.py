@@ -14,9 +14,9 @@ from django.utils import timezone
 from accounts.models import User
 from core.errors import ProductError
 from llm.models import ToolClient, ToolGrant, ToolServer, ToolSignIn
-from llm.oauth.grants import ReturnedAnswer, disconnect, discover
+from llm.oauth.grants import AuthorizationAnswer, disconnect, discover
 from llm.tools import mcp_sessions
-from llm.tools.mcp import close_sessions, tools_of
+from llm.tools.mcp import close_sessions, list_tools
 from llm.tools.servers import ServerFailed, SessionScope, ToolServerConfig
 from llm.tools.services import known_tools, tool_servers, try_tool_server
 from llm.types.tools import ToolOutput
@@ -83,7 +83,7 @@ def run(*calls: Callable[[], Any]) -> list[ToolOutput]:
 
 
 def whoami(server: ToolServerConfig, place: SessionScope) -> Callable[[], Any]:
-    return lambda: mcp_sessions.call(server, "whoami", {}, place)
+    return lambda: mcp_sessions.call_tool(server, "whoami", {}, place)
 
 
 def refused(code: str, work: Callable[[], Any], words: str = "") -> None:
@@ -147,9 +147,9 @@ def test_who_has_not_signed_in_gets_no_tools_and_the_server_no_request(
     for person in (bob.pk, None):
         server = next(each for each in tool_servers(person) if each.name == row.name)
         with pytest.raises(ServerFailed) as failure:
-            asyncio.run(tools_of(server))
+            asyncio.run(list_tools(server))
         assert failure.value.code == "tool_server_sign_in_required"
-        assert "wants each person to sign in. Sign in to it under “Connected tools”" in failure.value.sentence.english
+        assert "Sign in under “Connected tools”" in failure.value.sentence.english
     assert oauth.accounts.calls == []
 
 
@@ -197,7 +197,7 @@ def test_a_state_works_once(alice: User, row: ToolServer, oauth: OAuthServer) ->
 def test_a_state_belongs_to_its_person_its_browser_and_ten_minutes(
     alice: User, bob: User, row: ToolServer, oauth: OAuthServer
 ) -> None:
-    refused("tool_sign_in_state", lambda: completed(alice, ReturnedAnswer(state="invented", code="x")))
+    refused("tool_sign_in_state", lambda: completed(alice, AuthorizationAnswer(state="invented", code="x")))
     answer = answer_of(oauth, begun(alice, row), "alice")
     refused("tool_sign_in_state", lambda: completed(bob, answer))
     refused("tool_sign_in_state", lambda: completed(alice, answer))  # a state that was tried elsewhere is used up

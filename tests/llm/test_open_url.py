@@ -5,7 +5,7 @@ import threading
 import pytest
 
 from core.net.outgoing import noting
-from llm.tools.open_url import CUT, MAX_PAGE, OpenUrlTool
+from llm.tools.open_url import MAX_PAGE, PAGE_CUT_NOTE, OpenUrlTool
 from llm.types.tools import run_tool
 from tests.llm.opening import STORY, document_of, opened, tool_for
 from tests.llm.raw_server import RawServer, always, answer
@@ -79,8 +79,8 @@ async def endless(head: str, writer: asyncio.StreamWriter) -> None:
 
 async def test_an_endless_page_is_cut_and_says_so() -> None:
     text = document_of(await opened(endless))["text"]
-    assert text.startswith("again and again") and text.endswith(CUT)
-    assert len(text) <= MAX_PAGE + len(CUT)
+    assert text.startswith("again and again") and text.endswith(PAGE_CUT_NOTE)
+    assert len(text) <= MAX_PAGE + len(PAGE_CUT_NOTE)
 
 
 async def test_an_endless_body_of_a_redirect_is_not_received() -> None:
@@ -105,7 +105,9 @@ async def test_a_gzip_bomb_is_cut_or_refused(layers: int) -> None:
     output = await opened(always(answer(bomb, f"Content-Encoding: {encoding}", media_type="text/plain")))
     if layers == 1:
         text = document_of(output)["text"]
-        assert text.startswith("boom boom") and text.endswith(CUT) and len(text) <= MAX_PAGE + len(CUT)
+        assert (
+            text.startswith("boom boom") and text.endswith(PAGE_CUT_NOTE) and len(text) <= MAX_PAGE + len(PAGE_CUT_NOTE)
+        )
     else:
         assert output.error and "packed in a way that was not asked for" in output.text
 
@@ -147,9 +149,11 @@ async def test_an_answer_that_cannot_be_read_is_told(whole: bytes, sentence: str
 
 async def test_a_long_text_comes_whole_and_one_beyond_what_is_fetched_says_so() -> None:
     output = await opened(always(answer(f"<title>Long</title><p>{'word ' * 100_000}")))
-    assert output.whole == document_of(output)["text"] == ("word " * 100_000).strip() and not output.partial
+    assert output.full_text == document_of(output)["text"] == ("word " * 100_000).strip() and not output.partial
     output = await opened(always(answer(f"<title>Long</title><p>{'word ' * 500_000}")))
-    assert output.partial and output.whole.endswith(CUT) and document_of(output)["text"] == output.whole
+    assert (
+        output.partial and output.full_text.endswith(PAGE_CUT_NOTE) and document_of(output)["text"] == output.full_text
+    )
 
 
 async def test_a_server_that_cannot_be_reached_is_told() -> None:

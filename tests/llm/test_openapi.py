@@ -14,13 +14,13 @@ from hypothesis import strategies as st
 from core.net.addresses import HostLists
 from core.net.outgoing import noting
 from llm.tools import openapi_calls
-from llm.tools.mcp import tools_of_operations
-from llm.tools.openapi import DocumentRefused, Operation, read_document, read_whole, server_address
+from llm.tools.mcp import build_operation_tools
+from llm.tools.openapi import DocumentRefused, Operation, read_document, read_with_operations, server_address
 from llm.tools.servers import ToolServerConfig
 from llm.types.tools import ToolOutput, run_tool
 from tests.llm.pet_shop import DOCUMENT, PNG, PetShop, pet_shop
 
-READ = read_whole(json.dumps(DOCUMENT).encode())
+READ = read_with_operations(json.dumps(DOCUMENT).encode())
 OPERATIONS = {each.key: each for each in READ.operations}
 
 
@@ -28,7 +28,7 @@ def refusal(content: bytes | str | Mapping[str, Any]) -> str:
     if isinstance(content, Mapping):
         content = json.dumps(content)
     with pytest.raises(DocumentRefused) as refused:
-        read_whole(content.encode() if isinstance(content, str) else content)
+        read_with_operations(content.encode() if isinstance(content, str) else content)
     return refused.value.sentence.english
 
 
@@ -124,7 +124,8 @@ ITEMS = st.recursive(VALUES, lambda inner: st.lists(inner) | st.dictionaries(st.
 def test_no_operation_breaks_the_others(item: Any) -> None:
     paths = {"/bad": {"get": item, "post": {"parameters": item}, "put": {"requestBody": item}}, "/good": {"get": {}}}
     operations = {
-        each.key: each for each in read_whole(json.dumps({"openapi": "3.1.0", "paths": paths}).encode()).operations
+        each.key: each
+        for each in read_with_operations(json.dumps({"openapi": "3.1.0", "paths": paths}).encode()).operations
     }
     assert operations["GET /good"].problem is None
 
@@ -144,7 +145,7 @@ def server_of(shop: PetShop, **changes: Any) -> ToolServerConfig:
 
 
 def call(server: ToolServerConfig, key: str, **arguments: Any) -> ToolOutput:
-    [tool] = tools_of_operations(server, [OPERATIONS[key]], ())
+    [tool] = build_operation_tools(server, [OPERATIONS[key]], ())
     return asyncio.run(run_tool(tool, arguments))
 
 
@@ -154,7 +155,7 @@ def test_a_call_sends_each_argument_to_its_place_with_the_secret(shop: PetShop) 
             server_of(shop), "GET /pets",
             **{"limit": 5, "tags": ["a b", "c"], "filter_age": 3, "near": {"lat": 1.5}, "X-Trace": "t1"},
         )  # fmt: skip
-    assert json.loads(output.text) == {"path": "/v1/pets"} and not output.error and output.whole == output.text
+    assert json.loads(output.text) == {"path": "/v1/pets"} and not output.error and output.full_text == output.text
     [request] = shop.requests
     assert request.line == "GET /v1/pets?limit=5&tags=a%20b&tags=c&filter%5Bage%5D=3&near%5Blat%5D=1.5"
     assert request.headers["X-Key"] == "secret" and request.headers["X-Trace"] == "t1"
@@ -222,10 +223,10 @@ def test_a_server_that_is_away_is_an_output() -> None:
 def test_files_of_answers_become_files(shop: PetShop) -> None:
     shop.answers["/v1/pets/7/picture"] = (200, "image/png", PNG)
     output = call(server_of(shop), "GET /pets/{petId}/picture", petId="7")
-    [file] = output.returned
+    [file] = output.tool_files
     assert file.image and file.content == PNG and file.name == "picture.png" and "picture.png" in output.text
     shop.answers["/v1/pets/7/picture"] = (200, "application/pdf", b"%PDF-1.4 ...")
-    [file] = call(server_of(shop), "GET /pets/{petId}/picture", petId="7").returned
+    [file] = call(server_of(shop), "GET /pets/{petId}/picture", petId="7").tool_files
     assert not file.image and file.name == "picture.pdf"
 
 
@@ -239,7 +240,7 @@ def test_long_answers_are_cut_and_say_so(shop: PetShop, monkeypatch: pytest.Monk
 def test_only_what_changes_something_asks() -> None:
     server = ToolServerConfig("pets", url="https://pets.example", operations=())
     chosen: list[Operation] = [OPERATIONS[key] for key in ("GET /pets", "POST /pets", "DELETE /pets/{petId}")]
-    asks = {tool.served_as: tool.asks for tool in tools_of_operations(server, chosen, ["POST /pets"])}
+    asks = {tool.name_at_server: tool.asks for tool in build_operation_tools(server, chosen, ["POST /pets"])}
     assert asks == {"listPets": False, "addPet": False, "removePet": True}
     always = ToolServerConfig("pets", url="https://pets.example", operations=(), approval_required=True)
-    assert all(tool.asks for tool in tools_of_operations(always, chosen, ["POST /pets"]))
+    assert all(tool.asks for tool in build_operation_tools(always, chosen, ["POST /pets"]))

@@ -6,7 +6,7 @@ import random
 import pytest
 
 from core.errors import ModelError
-from llm.learning import names_the_window
+from llm.learning import names_window
 from llm.providers import errors
 from llm.providers.overflow import overflow_by_numbers
 
@@ -18,7 +18,7 @@ def refused(status: int | None, body: object, counted: int = SENT) -> ModelError
         error = errors.from_event(body, "")
     else:
         error = errors.from_answer(status, {}, body if isinstance(body, bytes) else json.dumps(body).encode(), "")
-    return errors.with_count(error, counted)
+    return errors.reclassify_by_count(error, counted)
 
 
 def body_of(message: str, **more: object) -> dict[str, object]:
@@ -88,7 +88,7 @@ WORDINGS = [
 def test_every_wording_is_an_overflow_with_the_limit_that_it_names(number: int) -> None:
     status, body, limit = WORDINGS[number]
     error = refused(status, body)
-    assert (error.code, error.limit, error.of_account) == ("context_too_long", limit, False)
+    assert (error.code, error.limit, error.is_account_limit) == ("context_too_long", limit, False)
 
 
 @pytest.mark.parametrize("status", [400, 413, 422, 429, None])
@@ -106,7 +106,7 @@ def test_every_wording_is_an_overflow_with_the_limit_that_it_names(number: int) 
 )
 def test_numbers_alone_are_enough(status: int | None, message: str, limit: int | None) -> None:
     error = refused(status, body_of(message))
-    assert (error.code, error.of_account) == ("context_too_long", status == 429)
+    assert (error.code, error.is_account_limit) == ("context_too_long", status == 429)
     if status != 413:  # by its status alone it is one without a limit
         assert error.limit == limit
 
@@ -152,7 +152,12 @@ def test_other_refusals_are_not_taken_for_an_overflow(status: int, message: str)
 def test_a_request_above_the_tokens_of_a_minute_is_an_overflow_of_the_account(status: int) -> None:
     message = "Request too large for `m` in organization `o` on tokens per minute (TPM): Limit 3000, Requested 3757"
     error = refused(status, body_of(message, code="rate_limit_exceeded"))
-    assert (error.code, error.limit, error.requested, error.of_account) == ("context_too_long", 3_000, 3_757, True)
+    assert (error.code, error.limit, error.requested, error.is_account_limit) == (
+        "context_too_long",
+        3_000,
+        3_757,
+        True,
+    )
 
 
 @pytest.mark.parametrize(
@@ -165,7 +170,7 @@ def test_a_request_above_the_tokens_of_a_minute_is_an_overflow_of_the_account(st
 )
 def test_a_limit_of_a_minute_below_our_own_count_is_an_overflow_of_the_account(message: str) -> None:
     error = refused(429, body_of(message))
-    assert (error.code, error.limit, error.of_account) == ("context_too_long", 3_000, True)
+    assert (error.code, error.limit, error.is_account_limit) == ("context_too_long", 3_000, True)
 
 
 @pytest.mark.parametrize(
@@ -173,7 +178,7 @@ def test_a_limit_of_a_minute_below_our_own_count_is_an_overflow_of_the_account(m
 )
 def test_a_limit_of_something_unnamed_proves_no_window(message: str, proven: bool) -> None:
     error = refused(400, body_of(message))
-    assert (error.limit, names_the_window(error, SENT, 0)) == (3_000, proven)
+    assert (error.limit, names_window(error, SENT, 0)) == (3_000, proven)
 
 
 @pytest.mark.parametrize(

@@ -74,7 +74,7 @@ def test_what_was_learnt_of_a_model_is_shown_and_forgotten(provider: Provider) -
     model = provider.models.get(name="a")
     learn_refused_window(model, ModelError("context_too_long", "x", retryable=False, limit=3_000), 5_000)
     output = run(provider, "--model", "a")
-    assert "a: 9,000 tokens (3,000 in force, learnt: refused on " in output and "naming 3,000" in output
+    assert "a: 9,000 tokens (3,000 in force, learnt: a refusal on " in output and " named 3,000" in output
     output = run(provider, "--forget", "a")
     assert "a: 9,000 tokens" in output and "in force" not in output
     model.refresh_from_db()

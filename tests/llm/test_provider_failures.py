@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from core.errors import ModelError
-from llm.providers import create
+from llm.providers import create_client
 from tests.llm.conftest import Connect, asking, events_of, failure_after, text_of
 from tests.scripted_model import expected_text
 
@@ -185,7 +185,7 @@ async def test_a_server_that_is_not_there_is_unreachable(kind: str) -> None:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    provider = create(kind, base_url=f"http://127.0.0.1:{port}/v1", api_key="")
+    provider = create_client(kind, base_url=f"http://127.0.0.1:{port}/v1", api_key="")
     for call in (events_of(provider, asking()), provider.list_models()):
         with pytest.raises(ModelError) as caught:
             await call
@@ -202,5 +202,5 @@ async def test_an_unknown_model_is_not_found(connect: Connect, kind: str) -> Non
 @pytest.mark.parametrize("url", ["localhost:8080/v1", "http://[not-a-url", "http://host:port/v1", "ftp://host", "/v1"])
 def test_a_base_url_that_is_none_is_told_at_once(kind: str, url: str) -> None:
     with pytest.raises(ModelError) as caught:
-        create(kind, base_url=url, api_key="")
+        create_client(kind, base_url=url, api_key="")
     assert (caught.value.code, caught.value.retryable) == ("provider_unreachable", False)

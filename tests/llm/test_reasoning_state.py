@@ -9,7 +9,7 @@ import pytest
 
 from core.sentences import Sentence
 from llm import agent_loop
-from llm.providers import lacking, needed_in_later_turns
+from llm.providers import find_missing_parameter, is_needed_in_later_turns
 from llm.types.model_call import (
     LoopEvent,
     ModelMessage,
@@ -100,7 +100,7 @@ async def turn(
 
     events = [event async for event in agent_loop.run(prepare)]
     text = "".join(event.text for event in events if isinstance(event, TextDelta))
-    later = [each if each.reasoning and needed_in_later_turns(each.reasoning) else forgotten(each) for each in sent]
+    later = [each if each.reasoning and is_needed_in_later_turns(each.reasoning) else forgotten(each) for each in sent]
     return events, [question, *later, ModelMessage("assistant", text)]
 
 
@@ -289,10 +289,10 @@ async def test_what_a_model_refuses_is_left_out_once_and_for_all(
 
 
 def test_what_a_protocol_has_no_word_for_is_known_before() -> None:
-    assert lacking("responses", Sampling(seed=1)) == "seed"
-    assert lacking("responses", Sampling(top_p=0.5, reasoning_effort="minimal"), stop=["END"]) == "stop"
-    assert lacking("ollama", Sampling(verbosity="low")) == "verbosity"
-    assert lacking("ollama", Sampling(seed=1, top_p=0.5), stop=["END"]) is None
+    assert find_missing_parameter("responses", Sampling(seed=1)) == "seed"
+    assert find_missing_parameter("responses", Sampling(top_p=0.5, reasoning_effort="minimal"), stop=["END"]) == "stop"
+    assert find_missing_parameter("ollama", Sampling(verbosity="low")) == "verbosity"
+    assert find_missing_parameter("ollama", Sampling(seed=1, top_p=0.5), stop=["END"]) is None
 
 
 async def test_a_prompt_beyond_the_window_is_an_error_at_ollama(

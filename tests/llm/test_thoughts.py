@@ -109,7 +109,7 @@ def test_reasoning_is_passed_on_while_it_is_written() -> None:
 
 def test_a_server_that_separates_reasoning_only_mentions_tags() -> None:
     thoughts = ThoughtFilter()
-    thoughts.separate()
+    thoughts.note_separate_reasoning()
     events = [*thoughts.feed("Close it:\n</think>\nDone."), *thoughts.finish(complete=True)]
     assert events == [TextDelta("Close it:\n</think>\nDone.")]
 

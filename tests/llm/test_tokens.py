@@ -13,7 +13,7 @@ import tiktoken
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from llm.tokens import CATCH_ALL, NAMES, count, image_tokens, slices, tokenizer, truncate
+from llm.tokens import CATCH_ALL, NAMES, count, image_tokens, split_into_slices, tokenizer, truncate
 
 TEXTS = [
     "The quick brown fox doesn't jump over 12,345 lazy dogs.",
@@ -110,7 +110,7 @@ def test_long_prose_has_exactly_the_tokens_of_the_whole() -> None:
 
 def test_slices_are_bounded_and_lose_nothing() -> None:
     text = "word, " * 50_000 + "x" * 200_000
-    pieces = list(slices(text))
+    pieces = list(split_into_slices(text))
     assert "".join(pieces) == text and max(map(len, pieces)) <= 65_536
 
 

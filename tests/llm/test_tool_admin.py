@@ -15,7 +15,7 @@ from core.crypto import decrypt
 from core.errors import ProductError
 from llm.models import ToolServer, WebAccess, WebSearch
 from llm.tools.servers import ToolServerConfig
-from llm.tools.services import store_tool_server, store_web_search, tool_servers, use_web_search, web_search_tool
+from llm.tools.services import set_web_search_active, store_tool_server, store_web_search, tool_servers, web_search_tool
 from llm.types.tools import run_tool
 from tests.llm.misbehaving_server import Misbehaving, tool
 from tests.llm.oauth_server import serving
@@ -150,7 +150,7 @@ def test_only_staff_change_what_is_searched_with(client: Client, web_search: Web
     with pytest.raises(ProductError, match="staff_only"):
         store_web_search(user=person, web_search=web_search, api_key="x")
     with pytest.raises(ProductError, match="staff_only"):
-        use_web_search(user=person, web_search=web_search, active=True)
+        set_web_search_active(user=person, web_search=web_search, active=True)
     client.force_login(person)
     assert client.get(change_url(web_search)).status_code == 302
     assert client.post(dialog_url(web_search, "use"), {"_form_submitted": "on"}).status_code == 302
@@ -261,7 +261,7 @@ def test_the_administrator_chooses_who_signs_in(admin_client: Client, tool_serve
         oauth.changes["issuer"] = "https://evil.example"
         assert "calls itself “https://evil.example" in press(admin_client, tool_server, "find_sign_in")
         admin_client.post(url, server_form(tool_server, base_url=oauth.url, access="none"))
-        assert "it wants a sign-in. If it has OAuth, let each" in press(admin_client, tool_server, "list_tools")
+        assert "it requires a sign-in. If it supports OAuth, let each" in press(admin_client, tool_server, "list_tools")
 
 
 def test_only_superusers_change_tool_servers(client: Client, tool_server: ToolServer) -> None:
@@ -298,14 +298,14 @@ def test_the_admin_lists_the_tools_of_a_server_and_names_the_broken_one(admin_cl
     messages = press(admin_client, row, "list_tools")
     assert "big__tool80" in messages and "big__broken" not in messages
     page = " ".join(admin_client.get(change_url(row)).content.decode().split())
-    assert "Not offered as listed" in page and "Its input schema is not a JSON object." in page
+    assert "Tools that are changed or left out" in page and "Its input schema is not a JSON object." in page
     assert page.count("Counts.") == 81
     row.refresh_from_db()
     assert len(row.tools or ()) == 81 and row.problems[0]["name"] == "big__broken"
     admin_client.post(change_url(row), server_form(row, command="true"))
     row.refresh_from_db()
     assert row.tools is None and row.problems == []
-    assert "The process ended with code 0 before it had answered" in press(admin_client, row, "list_tools")
+    assert "The process ended with code 0 before it answered" in press(admin_client, row, "list_tools")
 
 
 def test_the_message_of_a_long_list_names_the_first_and_counts_all(admin_client: Client, tmp_path: Path) -> None:

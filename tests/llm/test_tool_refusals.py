@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from core.errors import ModelError
-from llm.providers.errors import from_answer, most_tools, refused_tools
+from llm.providers.errors import from_answer, max_tools, refused_tools
 from llm.types.model_call import ParametersLeftOut, StepEvent, ToolDefinition
 from tests.llm.conftest import Connect, asking, failure_after, text_of
 from tests.scripted_model import ScriptedModel
@@ -129,7 +129,7 @@ def test_what_an_error_says_of_tools_is_read(body: Any, named: set[str | int]) -
     ],
 )
 def test_how_many_tools_are_taken_is_read(sentence: str, most: int | None) -> None:
-    assert most_tools({"error": {"message": sentence}}) == most
+    assert max_tools({"error": {"message": sentence}}) == most
 
 
 def test_only_a_refused_request_speaks_of_tools() -> None:

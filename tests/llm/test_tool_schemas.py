@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator, FormatChecker
 
-from llm.tools.mcp_schemas import BadSchema, repaired
+from llm.tools.mcp_schemas import BadSchema, repair_schema
 
 TEXT = {"type": "string"}
 
@@ -132,8 +132,8 @@ def _nested(value: Any) -> None:
     ],
 )  # fmt: skip
 def test_a_schema_that_providers_refuse_is_repaired(schema: Any, expected: dict[str, Any]) -> None:
-    assert repaired(schema) == expected
-    requires(repaired(schema))
+    assert repair_schema(schema) == expected
+    requires(repair_schema(schema))
 
 
 def test_a_schema_that_only_refers_to_its_definition_gets_the_properties_of_that() -> None:
@@ -145,7 +145,7 @@ def test_a_schema_that_only_refers_to_its_definition_gets_the_properties_of_that
             "Text": TEXT,
         },
     }
-    schema = repaired(original)
+    schema = repair_schema(original)
     assert schema["properties"] == {"a": {"$ref": "#/definitions/Text"}}
     assert "$schema" not in schema and schema["definitions"]["Text"] == TEXT
     requires(schema)
@@ -153,7 +153,7 @@ def test_a_schema_that_only_refers_to_its_definition_gets_the_properties_of_that
 
 def test_a_reference_with_an_escaped_name_leads_to_its_definition() -> None:
     schema = {"type": "object", "properties": {"a": {"$ref": "#/$defs/Page%5BUser%5D"}}, "$defs": {"Page[User]": TEXT}}
-    assert repaired(schema) == schema
+    assert repair_schema(schema) == schema
 
 
 @pytest.mark.parametrize(
@@ -170,7 +170,7 @@ def test_a_reference_with_an_escaped_name_leads_to_its_definition() -> None:
     ],
 )
 def test_a_schema_that_providers_take_stays_as_it_is(whole: dict[str, Any]) -> None:
-    assert repaired(whole) == whole
+    assert repair_schema(whole) == whole
 
 
 CIRCLE = {"$defs": {"A": {"anyOf": [{"$ref": "#/$defs/A"}, {"$ref": "#/$defs/A"}]}}, "$ref": "#/$defs/A"}
@@ -199,7 +199,7 @@ def deep(levels: int) -> dict[str, Any]:
 )
 def test_a_schema_that_cannot_be_repaired_says_why(schema: Any, reason: str) -> None:
     with pytest.raises(BadSchema, match=reason):
-        repaired(schema)
+        repair_schema(schema)
 
 
 KEYWORDS = st.sampled_from(
@@ -225,8 +225,8 @@ VALUES = st.recursive(
 @given(st.dictionaries(KEYWORDS, VALUES, max_size=6))
 def test_whatever_comes_is_repaired_into_what_providers_take_or_refused(schema: dict[str, Any]) -> None:
     try:
-        result = repaired(schema)
+        result = repair_schema(schema)
     except BadSchema:
         return
     requires(result)
-    assert repaired(result) == result
+    assert repair_schema(result) == result

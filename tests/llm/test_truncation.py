@@ -15,16 +15,16 @@ from accounts.models import User
 from core.errors import ModelError, ProductError
 from llm.learning import (
     Evidence,
+    describe_window_source,
     forget_learnt,
     learn_image_limit,
     learn_refused_window,
     learn_served_window,
-    names_the_window,
+    names_window,
     record_calls,
     window_source,
-    window_words,
 )
-from llm.model_facts import take_found
+from llm.model_facts import use_reported_values
 from llm.models import Model, Provider
 from llm.services import learn_ratio, upsert_model
 from llm.truncation import (
@@ -37,7 +37,7 @@ from llm.truncation import (
     detect_truncation,
     script_shares,
 )
-from llm.types.model_call import Allocated, Usage
+from llm.types.model_call import AllocatedWindow, Usage
 
 CJK: Mapping[Script, float] = {"cjk": 1.0}
 
@@ -56,9 +56,9 @@ def call(counted: int, reported: int, cached: int = 0) -> CallReported:
     return CallReported(SentTokens(counted), Usage(reported, 1, cached))
 
 
-def refusal(limit: int | None, requested: int | None = None, *, of_account: bool = False) -> ModelError:
+def refusal(limit: int | None, requested: int | None = None, *, is_account_limit: bool = False) -> ModelError:
     error = ModelError("context_too_long", "Too long.", retryable=False, limit=limit)
-    error.requested, error.of_account = requested, of_account
+    error.requested, error.is_account_limit = requested, is_account_limit
     return error
 
 
@@ -144,13 +144,13 @@ def test_each_text_has_its_script(text: str, script: str) -> None:
     ],
 )
 def test_the_servers_own_window_decides(sent: int, reported: int, window: int, proven: bool | None) -> None:
-    truncation = seen(SentTokens(sent), Usage(reported, 1), allocated=Allocated("ollama", window))
+    truncation = seen(SentTokens(sent), Usage(reported, 1), allocated=AllocatedWindow("ollama", window))
     assert isinstance(truncation, Truncation) is bool(proven)
 
 
 def test_a_thrifty_vocabulary_proves_nothing_even_where_our_count_is_above_the_window() -> None:
     """Qwen's count of plain Chinese is 0.82 of ours, so that a prompt may fit although we count more."""
-    sent, allocated = SentTokens(3_463, scripts=CJK), Allocated("llama.cpp", 3_000)
+    sent, allocated = SentTokens(3_463, scripts=CJK), AllocatedWindow("llama.cpp", 3_000)
     truncation = detect_truncation(ReportedCounts(), sent, Usage(2_833, 1), tokenizer_known=False, allocated=allocated)
     assert isinstance(truncation, TruncationSuspicion)
 
@@ -164,7 +164,7 @@ def test_three_growing_calls_with_the_same_count_prove_a_window(model: Model) ->
     assert (model.window, window_source(model)) == (4_096, "counted")
     evidence = Evidence.from_json(model.window_evidence)
     assert evidence is not None and evidence.sent == (5_000, 6_100, 7_400) and evidence.limit == 4_096
-    assert "4,096 tokens of prompts of 5,000, 6,100, 7,400" in window_words(model)
+    assert "4,096 tokens for prompts of 5,000, 6,100, 7,400" in describe_window_source(model)
 
 
 @pytest.mark.parametrize(
@@ -254,8 +254,8 @@ def test_a_window_that_counts_prove_is_repeated_by_three_of_them(seed: int) -> N
 def test_a_refusal_proves_a_window_below_what_was_sent(
     limit: int | None, requested: int | None, counted: int, answer: int, proven: bool
 ) -> None:
-    assert names_the_window(refusal(limit, requested), counted, answer) is proven
-    assert not names_the_window(refusal(limit, requested, of_account=True), counted, answer)
+    assert names_window(refusal(limit, requested), counted, answer) is proven
+    assert not names_window(refusal(limit, requested, is_account_limit=True), counted, answer)
 
 
 def test_what_was_learnt_is_stored_with_its_evidence_and_can_be_forgotten(model: Model) -> None:
@@ -263,7 +263,7 @@ def test_what_was_learnt_is_stored_with_its_evidence_and_can_be_forgotten(model:
     assert learn_image_limit(model, 5, 9)
     model.refresh_from_db()
     assert (model.window, model.image_limit, window_source(model)) == (6_000, 5, "refused")
-    assert "naming 6,000" in window_words(model)
+    assert " named 6,000" in describe_window_source(model)
     record_calls(model, [call(1_000, 990)])
     forget_learnt(user=None, model=model)
     model.refresh_from_db()
@@ -272,7 +272,7 @@ def test_what_was_learnt_is_stored_with_its_evidence_and_can_be_forgotten(model:
 
 
 def test_only_who_may_change_a_model_forgets(model: Model) -> None:
-    learn_served_window(model, Allocated("ollama", 6_000), 7_000)
+    learn_served_window(model, AllocatedWindow("ollama", 6_000), 7_000)
     with pytest.raises(ProductError) as refused:
         forget_learnt(user=User.objects.create_user(uuid4().hex), model=model)
     assert refused.value.status == 403
@@ -287,7 +287,7 @@ def test_a_typed_window_and_what_was_found_take_the_place_of_a_learnt_one(model:
     assert (model.window, model.window_evidence) == (64_000, {})
     learn_refused_window(model, refusal(6_000), 7_000)
     Model.objects.filter(pk=model.pk).update(found={"context_window": 32_000, "source": "test"})
-    take_found(user=User.objects.create_superuser(uuid4().hex), model=model)
+    use_reported_values(user=User.objects.create_superuser(uuid4().hex), model=model)
     model.refresh_from_db()
     assert (model.window, window_source(model)) == (32_000, "server")
 

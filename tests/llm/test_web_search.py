@@ -101,7 +101,7 @@ async def test_duckduckgo_needs_no_key_and_its_page_becomes_documents() -> None:
 async def test_duckduckgo_that_takes_us_for_a_robot_or_is_away_is_said() -> None:
     with RawServer(always(answer("<html>anomaly</html>", status="202 Accepted"))) as server:
         robot = await run_tool(duckduckgo(server), {"queries": ["x"]})
-    assert robot.error and "DuckDuckGo refuses further queries" in robot.text
+    assert robot.error and "DuckDuckGo refuses more queries" in robot.text
     away = await run_tool(duckduckgo(server), {"queries": ["x"]})
     assert away.error and "DuckDuckGo cannot be reached" in away.text
 
@@ -131,10 +131,10 @@ async def test_results_of_denied_hosts_are_left_out_and_it_says_so() -> None:
         output = await run_tool(tool, {"queries": ["one", "two"]})
         nothing = await run_tool(tool, {"queries": ["three"]})
     assert [document["id"] for document in documents_of(output)] == ["https://good.example/"]
-    sentence = "2 results are of hosts that this workspace denies; they were left out."
+    sentence = "2 results are from hosts that this workspace denies. They were left out."
     assert output.data["notes"] == [sentence] and sentence in output.text and "ad.example" not in output.text
     assert documents_of(nothing) == [] and nothing.text == (
-        "One result is of a host that this workspace denies; it was left out.\n\n"
+        "One result is from a host that this workspace denies. It was left out.\n\n"
         "Nothing else was found. Try other words."
     )
 
@@ -200,7 +200,7 @@ async def test_a_query_that_fails_leaves_the_others() -> None:
         (answer(json.dumps({"results": [], "pad": "x" * 2_000_000})), "not its protocol"),
         (answer(gzip.compress(b" " * 50_000_000), "Content-Encoding: gzip"), "not its protocol"),
         (answer("", status="403 Forbidden"), "allow its JSON format"),
-        (answer("", status="429 Too Many Requests"), "asked too often"),
+        (answer("", status="429 Too Many Requests"), "gets too many queries"),
         (answer("", status="502 Bad Gateway"), "failed with status 502"),
         (answer("", "Location: http://127.0.0.1/", status="302 Found"), "failed with status 302"),
         (answer("x", "X-Long: " + "y" * 300_000), "cannot be reached"),

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from llm.step_filters.valid_calls import json_text, plain_name, resolved_name
+from llm.step_filters.valid_calls import resolve_name, to_json_text, to_plain_name
 from llm.step_filters.written_calls import WrittenCallFilter, parse_calls
 from llm.types.model_call import TextDelta
 
@@ -94,7 +94,7 @@ def test_text_that_waits_is_bounded() -> None:
     ],
 )
 def test_names_are_sent_as_every_server_takes_them(name: str, plain: str) -> None:
-    assert plain_name(name) == plain
+    assert to_plain_name(name) == plain
 
 
 @pytest.mark.parametrize(
@@ -109,10 +109,10 @@ def test_names_are_sent_as_every_server_takes_them(name: str, plain: str) -> Non
     ],
 )
 def test_a_name_that_holds_one_known_tool_is_that_tool(name: str, resolved: str) -> None:
-    assert resolved_name(name, TOOLS) == resolved
+    assert resolve_name(name, TOOLS) == resolved
 
 
 @pytest.mark.parametrize("arguments", ['{"date": "2026-1', "null", '"text"', "[1]", '{"a": NaN}', ""])
 def test_arguments_are_sent_as_an_object(arguments: str) -> None:
-    assert isinstance(json.loads(json_text(arguments)), dict)
-    assert json_text('{"a":  1}') == '{"a":  1}'
+    assert isinstance(json.loads(to_json_text(arguments)), dict)
+    assert to_json_text('{"a":  1}') == '{"a":  1}'

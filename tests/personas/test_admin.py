@@ -317,7 +317,7 @@ def test_the_admin_says_that_a_persona_has_too_many_tools(
     server = Misbehaving([*(tool(f"tool{number}") for number in range(129)), tool("broken", {"type": "array"})])
     ToolServer.objects.create(name="big", kind="stdio", command=server.as_process(tmp_path))
     fragment = admin_client.get(reverse("admin:personas_persona_tools"), {"tools": ["big__*"]}).content.decode()
-    assert "These are 129 tools of servers" in fragment and "Its input is of type array" in fragment
+    assert "These are 129 tools of servers" in fragment and "Its input has the type array" in fragment
 
 
 @pytest.mark.django_db

@@ -235,7 +235,7 @@ def test_a_persona_with_more_tools_than_its_model_takes_says_so(
     assert sentence in page(client, f"/personas/{persona.pk}/")
     listed = words(client.get("/personas/tools/", {"tools": ["big__*"], "model": str(model.pk)}))
     assert sentence in listed and 'value="big__tool191"' in listed
-    assert 'big__broken</span>: <span dir="auto">Its input is of type array' in listed
+    assert 'big__broken</span>: <span dir="auto">Its input has the type array' in listed
     assert sentence not in words(client.get("/personas/tools/", {"tools": ["big__tool190"]}))
     Persona.objects.filter(pk=persona.pk).update(visibility="workspace")
     assert sentence in page(signed_in(User.objects.create_user("otto")), f"/personas/{persona.pk}/")
@@ -243,7 +243,7 @@ def test_a_persona_with_more_tools_than_its_model_takes_says_so(
     persona.refresh_from_db()
     assert persona.tools == ["big__tool190"]
     response = client.post(f"/personas/{persona.pk}/", form(tools=["big__broken"]))
-    assert "The tool “big__broken” cannot be offered to a model. Its input is of type array" in words(response)
+    assert "The tool “big__broken” cannot be offered to a model. Its input has the type array" in words(response)
     Provider.objects.update(max_tools=200)
     assert sentence not in words(client.get("/personas/tools/", {"tools": ["big__*"]}))
 

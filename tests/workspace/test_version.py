@@ -11,7 +11,7 @@ from llm.learning import learn_served_window, record_calls
 from llm.models import Model, Provider
 from llm.services import LearntValues, learn_ratio, model_at, set_default_model, upsert_model
 from llm.truncation import CallReported, SentTokens
-from llm.types.model_call import Allocated, Usage
+from llm.types.model_call import AllocatedWindow, Usage
 from personas.models import BudgetProfile, SystemPrompt
 from personas.services import activate_prompt, rules_at, save_prompt, save_text, set_default_profile
 from workspace.models import WorkspaceVersion
@@ -54,7 +54,9 @@ CHANGES: dict[str, Callable[[Model, SystemPrompt, BudgetProfile], object]] = {
     "a default": lambda model, _, profile: (set_default_model(model=model), set_default_profile(profile=profile)),
     "another version": lambda _, prompt, __: activate_prompt(prompt=prompt),
     "a text": lambda _, __, ___: save_text(user=None, name="citations", text="Cite."),
-    "a window that was learnt": lambda model, _, __: learn_served_window(model, Allocated("ollama", 3_000), 9_000),
+    "a window that was learnt": lambda model, _, __: learn_served_window(
+        model, AllocatedWindow("ollama", 3_000), 9_000
+    ),
     "a profile": lambda _, __, profile: BudgetProfile.objects.filter(pk=profile.pk).update(buffer=9),
 }
 

@@ -80,5 +80,5 @@ def add_models(*, user: User, provider: Provider, names: Sequence[str]) -> list[
         sentence = Sentence("Choose at least one model, or type the name of one.")
         raise ProductError("no_model_chosen", sentence, status=422)
     rows = [upsert_model(user=user, provider=provider, name=name) for name in names]
-    model_facts.read(provider, names=names, trying=True)
+    model_facts.update_models(provider, names=names, try_tools=True)
     return rows

@@ -20,7 +20,7 @@ from core.net.site import site_origin
 from core.requests import get_or_404
 from core.sentences import NO_SENTENCE
 from llm import model_facts
-from llm.model_facts import in_words
+from llm.model_facts import describe_values
 from llm.models import Model, Provider
 from llm.services import is_chat_model, known_values, save_provider_form, set_default_model
 from personas.services import create_persona
@@ -129,7 +129,7 @@ def _offers(row: Provider) -> tuple[list[ModelOffer], ProductError | None]:
     """Return the models that the provider offers, with their facts, or no models and the error."""
     try:
         names = services.list_offered_models(row)
-        facts = model_facts.ask(row, names).facts
+        facts = model_facts.ask_provider(row, names).facts
     except ProductError as error:
         return [], error
     added = set(row.models.values_list("name", flat=True))
@@ -138,7 +138,7 @@ def _offers(row: Provider) -> tuple[list[ModelOffer], ProductError | None]:
         {
             "name": model.name,
             "added": model.name in added,
-            "words": in_words(known_values(model)),
+            "words": describe_values(known_values(model)),
             "answers": is_chat_model(model),
         }
         for model in models

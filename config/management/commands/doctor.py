@@ -635,7 +635,7 @@ def _fallbacks() -> Iterator[Finding]:
                 "warn",
                 Sentence("Fallback"),
                 Sentence(
-                    "{other} lacks {lacking}, which {model} has", other=str(other), missing=missing, model=str(model)
+                    "{other} lacks {lacking}, which {model} has", other=str(other), lacking=missing, model=str(model)
                 ),
                 remedy,
             )
@@ -655,15 +655,15 @@ def _models() -> Iterator[Finding]:
         return  # a migration is missing, which `_migrations` reports
     for provider in {model.provider: None for model in usable}:
         models = [model for model in usable if model.provider == provider]
-        facts = model_facts.ask(provider, [model.name for model in models]).facts
+        facts = model_facts.ask_provider(provider, [model.name for model in models]).facts
         for model in models:
             model.found = model.found | facts.get(model.name, {})
             yield from _facts(model)
 
 
 def _facts(model: Model) -> Iterator[Finding]:
-    retires_on = model_facts.retirement(model)
-    if retires_on is not None and model_facts.retires_soon(model):
+    retires_on = model_facts.reported_retirement(model)
+    if retires_on is not None and model_facts.is_retiring_soon(model):
         remedy = Sentence("Choose another model for personas and conversations, then switch this one off.")
         # The date is language-neutral: the admin caches findings for people with different languages.
         yield Finding(
@@ -672,9 +672,9 @@ def _facts(model: Model) -> Iterator[Finding]:
             Sentence("retires on {retires_on}", retires_on=f"{retires_on:%Y-%m-%d}"),
             remedy,
         )
-    served = model_facts.served_window(model)
+    served = model_facts.reported_window(model)
     if served is not None and served < model.window:
-        remedy = Sentence("Correct it in the admin (“Take what was found”), or start the server with a larger one.")
+        remedy = Sentence("Correct it in the admin (“Use reported values”), or start the server with a larger window.")
         yield Finding(
             "warn",
             Sentence("Model {model} of {provider}", model=str(model), provider=str(model.provider)),

@@ -18,10 +18,10 @@ from llm.models import Model, Provider
 from llm.services import known_values, set_fallback, test_connection, upsert_model, upsert_provider
 from llm.types.facts import ModelValues
 
-KEY_WORDS = {
+KEY_STATE_TEXTS = {
     "stored": "with a key",
     "none": "without a key",
-    "lost": "with a key that cannot be read; give it again, or add the old SECRET_KEY to ENCRYPTION_KEYS",
+    "lost": "with a key that cannot be read; enter it again, or add the old SECRET_KEY to ENCRYPTION_KEYS",
 }
 
 
@@ -43,7 +43,7 @@ class Command(BaseCommand):
             "--model",
             action="append",
             default=[],
-            type=model_and_window,
+            type=parse_model,
             dest="models",
             metavar="NAME[:WINDOW]",
             help="may be repeated; default window: the reported or known one in tokens, else 4,096",
@@ -77,47 +77,50 @@ class Command(BaseCommand):
         )
 
     def handle(self, *args: Any, **options: Any) -> None:
-        chosen = ProviderOptions.of(options)
+        provider_options = ProviderOptions.from_options(options)
         try:
-            provider = _store(chosen)
-            self.stdout.write(f"{provider}: {KEY_WORDS[secret_state(provider.api_key)]}")
-            if chosen.test:
-                self._test(provider)
+            provider = _store_provider(provider_options)
+            self.stdout.write(f"{provider}: {KEY_STATE_TEXTS[secret_state(provider.api_key)]}")
+            if provider_options.test:
+                self._print_offered(provider)
         except ProductError as error:
             raise CommandError(error.detail) from error
-        names = list(dict(chosen.models))
-        if chosen.test and not names:
+        names = list(dict(provider_options.models))
+        if provider_options.test and not names:
             names = list(provider.models.values_list("name", flat=True))
-        model_facts.read(provider, names=names, trying=True)
-        self._print(provider.models.filter(name__in=[*names, *chosen.forget]).order_by("name"))
+        model_facts.update_models(provider, names=names, try_tools=True)
+        self._print_models(provider.models.filter(name__in=[*names, *provider_options.forget]).order_by("name"))
 
-    def _test(self, provider: Provider) -> None:
+    def _print_offered(self, provider: Provider) -> None:
         offered = test_connection(provider=provider)
-        facts = model_facts.ask(provider, offered).facts
+        facts = model_facts.ask_provider(provider, offered).facts
         self.stdout.write(f"It answers and offers {len(offered)} {'model' if len(offered) == 1 else 'models'}:")
         for name in sorted(offered):
             values = known_values(Model(provider=provider, name=name, found=facts.get(name, {})))
-            self.stdout.write(f"  {name}: {model_facts.in_words(values) or 'no facts are known'}")
+            self.stdout.write(f"  {name}: {model_facts.describe_values(values) or 'no facts are known'}")
 
-    def _print(self, models: QuerySet[Model]) -> None:
+    def _print_models(self, models: QuerySet[Model]) -> None:
         for model in models:
-            served = model_facts.served_window(model)
+            reported = model_facts.reported_window(model)
             note = ""
-            if served is not None and served < model.context_window:
-                note = f" (more than the {served:,} that the provider serves)"
+            if reported is not None and reported < model.context_window:
+                note = f" (more than the {reported:,} that the provider serves)"
             elif "context_window" not in {*known_values(model), *model.set_by_hand}:
                 note = " (unknown; set it with NAME:WINDOW)"
             if model.window < model.context_window:
-                note = f" ({model.window:,} in force, {learning.window_words(model)})"
+                note = f" ({model.window:,} in force, {learning.describe_window_source(model)})"
             default = ", the default" if model.default else ""
             fallback = f", else {model.fallback}" if model.fallback else ""
-            written = ", tool calls written as text" if model.written_calls else ""
-            self.stdout.write(f"  {model.name}: {model.context_window:,} tokens{note}{default}{fallback}{written}")
+            written_note = ", tool calls written as text" if model.written_calls else ""
+            self.stdout.write(f"  {model.name}: {model.context_window:,} tokens{note}{default}{fallback}{written_note}")
 
 
 @dataclass(frozen=True, slots=True)
 class ProviderOptions:
-    """Options of the command. `models`: names with their windows in tokens. `settings`: values for all models."""
+    """Options of the command. `models`: names with windows in tokens or None.
+
+    `settings`: values for all these models.
+    """
 
     name: str
     kind: str | None
@@ -132,8 +135,8 @@ class ProviderOptions:
     test: bool
 
     @classmethod
-    def of(cls, options: Mapping[str, Any]) -> "ProviderOptions":
-        """Return the options that argparse has read."""
+    def from_options(cls, options: Mapping[str, Any]) -> "ProviderOptions":
+        """Return the options for the dictionary that argparse has read."""
         settings: ModelValues = {}
         if options["tools"] is not None:
             settings["tools"] = options["tools"]
@@ -159,15 +162,15 @@ class ProviderOptions:
 
 
 @transaction.atomic
-def _store(options: ProviderOptions) -> Provider:
-    """Store the provider and its models."""
+def _store_provider(options: ProviderOptions) -> Provider:
+    """Store the provider, its models and their fallback. Raises `CommandError`, and the errors of `upsert_provider`."""
     if options.settings and not options.models:
-        raise CommandError("Name the models that this is about with --model.")
+        raise CommandError("Name the models to change with --model.")
     provider = upsert_provider(
         name=options.name,
         kind=options.kind,
         base_url=options.base_url,
-        api_key=_key(options.api_key, options.api_key_file),
+        api_key=_read_key(options.api_key, options.api_key_file),
         models=options.models,
         default=options.default,
     )
@@ -185,25 +188,27 @@ def _store(options: ProviderOptions) -> Provider:
 
 def _set_fallback(provider: Provider, fallback_name: str, names: Sequence[str]) -> None:
     """Set the fallback of the named models of a provider."""
-    fallback = model_named(fallback_name)
+    fallback = find_model(fallback_name)
     for name in names:
         if name != fallback.name or provider != fallback.provider:
             set_fallback(model=provider.models.get(name=name), fallback=fallback)
 
 
-def model_named(text: str) -> Model:
+def find_model(text: str) -> Model:
     """Return the usable model for a text such as `llama3.2:3b` or `Ollama/llama3.2:3b`. Raises `CommandError`."""
     provider_name, _, name = text.partition("/")
-    named = Q(name=text) | Q(provider__name=provider_name, name=name)
-    models = list(Model.objects.usable().filter(named))
+    matches = Q(name=text) | Q(provider__name=provider_name, name=name)
+    models = list(Model.objects.usable().filter(matches))
     if len(models) != 1:
-        why = "There is no usable model" if not models else "Several providers have a model"
-        raise CommandError(f"{why} named {text}. Give MODEL or PROVIDER/MODEL as `manage.py provider` has stored it.")
+        problem = "There is no usable model" if not models else "Several providers have a model"
+        raise CommandError(
+            f"{problem} named {text}. Write MODEL or PROVIDER/MODEL, as `manage.py provider` has stored it."
+        )
     return models[0]
 
 
-def model_and_window(text: str) -> tuple[str, int | None]:
-    """Return the name and window of an argument: `llama3.2:3b:8192` has 8,192 tokens, `llama3.2:3b` has no window."""
+def parse_model(text: str) -> tuple[str, int | None]:
+    """Return the name and the window of an argument. `llama3.2:3b:8192` has 8,192 tokens, `llama3.2:3b` no window."""
     name, _, digits = text.rpartition(":")
     window = int(digits) if name and digits.isascii() and digits.isdecimal() else None
     if window is None:
@@ -213,7 +218,7 @@ def model_and_window(text: str) -> tuple[str, int | None]:
     return name, window
 
 
-def _key(api_key: str | None, file: Path | None) -> str | None:
+def _read_key(api_key: str | None, file: Path | None) -> str | None:
     """Return the API key from the option, the file or the environment. None without a key."""
     if api_key is not None:
         return api_key
