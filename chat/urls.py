@@ -37,6 +37,7 @@ urlpatterns = [
     path("conversations/restore/", conversations.restore_several, name="restore_several"),
     path("c/<uuid:pk>/tags/", conversations.tag, name="tag"),
     path("c/<uuid:pk>/tasks/", conversations.show_tasks, name="show_tasks"),
+    path("c/<uuid:pk>/findable/", conversations.let_find, name="let_find"),
     path("c/<uuid:pk>/pin/", conversations.pin, name="pin"),
     path("c/<uuid:pk>/rename/", conversations.rename, name="rename"),
     path("c/<uuid:pk>/move/", conversations.move, name="move"),

@@ -58,11 +58,13 @@ class Sources(dict[int, Source]):
     def add_documents(self, documents: Iterable[Mapping[str, Any]]) -> None:
         """Add documents. A search hit replaces the whole file, since it knows the passage.
 
-        A document has `number`, `title`, and either `url` or `file` (an id), with `page`, `start` and `end` if known.
+        A document is a `FoundDocument`. Imported ones may lead nowhere; these are no sources.
         """
         for document in documents:
             number = int(document["number"])
-            if number in self and "start" not in document and "url" not in document:
+            if not document.keys() & {"url", "file", "conversation"}:
+                continue
+            if number in self and not document.keys() & {"start", "url", "conversation"}:
                 continue
             heading = str(document.get("heading", ""))
             self[number] = Source(number, str(document["title"]), _href(document), heading)
@@ -71,6 +73,11 @@ class Sources(dict[int, Source]):
 def _href(document: Mapping[str, Any]) -> str:
     if "url" in document:
         return str(document["url"])
+    if "share" in document:
+        return reverse("chat:received_share", args=[document["share"]])
+    if "conversation" in document:
+        message = document["message"]
+        return f"{reverse('chat:conversation', args=[document['conversation']])}?at={message}#m-{message}"
     place = {name: document[name] for name in ("start", "end") if name in document}
     page = document.get("page")  # also in the query, so that the server can check whether the passage still exists
     query = f"?{urlencode({**place, **({'page': page} if page else {})})}" if place else ""
