@@ -164,7 +164,7 @@ class SearchConversations:
             for row in rows
         }
         shown = on_branches([leaf for leaf in leaves.values() if leaf is not None], ids)
-        return _weighed([row for row in rows if row.pk in shown], query.words)[:HITS]
+        return weighed([row for row in rows if row.pk in shown], query.words)[:HITS]
 
     def _document(self, group: Sequence[Message], phrases: Phrases, shares: Mapping[UUID, TeamShare]) -> Document:
         """Return the quotes of one conversation, oldest first."""
@@ -206,7 +206,7 @@ def _place(number: int, best: Message, share: TeamShare | None, day: str) -> Fou
     return place
 
 
-def _weighed(rows: Sequence[Message], query: Sequence[QueryWord]) -> list[Message]:
+def weighed(rows: Sequence[Message], query: Sequence[QueryWord]) -> list[Message]:
     """Return the messages by BM25 over these messages, best first, of equals the newest; each text once."""
     texts: dict[str, Message] = {}
     for row in sorted(rows, key=lambda row: row.pk, reverse=True):

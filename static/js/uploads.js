@@ -165,6 +165,7 @@ export class Attachments {
     });
     catchFiles((files) => this.#take(files), form);
     form.addEventListener("attachfile", ({ detail }) => this.#add(detail.id));
+    form.addEventListener("attachconversation", ({ detail }) => this.#addConversation(detail.url, detail.name));
     this.chips.addEventListener("click", ({ target }) => {
       if (!around(Element, "[data-remove-chip]", target)) return;
       around(Element, ".chip", target)?.remove();
@@ -273,6 +274,20 @@ export class Attachments {
     if (response?.ok) this.#arrived(chip, await response.text());
     else if (response?.status === 404) chip.remove();
     else this.#failed(chip, word, sayOfFile("unloaded"));
+  }
+
+  /** The server makes a file of it, as much as the message may carry. @param {string} url @param {string} name */
+  async #addConversation(url, name) {
+    const { chip, word } = this.#placeholder(name);
+    const body = new FormData(this.form);
+    const { conversation } = need(HTMLElement, "main").dataset;
+    if (conversation) body.set("conversation", conversation);
+    const headers = { "HX-Request": "true", "X-CSRFToken": tokenOf(this.form) };
+    const response = await fetch(url, { method: "POST", body, headers }).catch(() => null);
+    const html = (await response?.text()) ?? "";
+    if (!chip.isConnected) return;
+    if (response?.ok) this.#arrived(chip, html);
+    else this.#failed(chip, word, sentence(html) || sayOfFile("unloaded"));
   }
 
   /** @param {HTMLElement} chip what stands in for it @param {string} html */
