@@ -468,7 +468,8 @@ function offerMeant(form, text) {
     if (fill) return void askFor(fill, replace, text);
     replace(insert ? insert + found.behind : "");
     if (file) form.dispatchEvent(new CustomEvent("attachfile", { detail: { id: file } }));
-    if (attach) form.dispatchEvent(new CustomEvent("attachconversation", { detail: { url: attach, name: name ?? "" } }));
+    if (attach)
+      form.dispatchEvent(new CustomEvent("attachconversation", { detail: { url: attach, name: name ?? "" } }));
   }
 
   /** @param {KeyboardEvent} event */
