@@ -97,7 +97,7 @@ def test_only_the_branch_on_show_goes_along(olga: User, model: Model) -> None:
 
 
 def test_of_a_longer_one_the_summary_and_the_messages_that_it_does_not_cover(olga: User, model: Model) -> None:
-    conversation = trip(olga, 100, words=100)
+    conversation = trip(olga, 100, words=60)
     summarised(conversation, 195, aside=(4, 5))
     result = attached(olga, conversation, model)
     assert (result.form, result.messages, result.total) == ("summary", 6, 200)
@@ -109,7 +109,7 @@ def test_of_a_longer_one_the_summary_and_the_messages_that_it_does_not_cover(olg
 
 
 def test_of_a_longer_one_without_a_summary_the_passages_that_match(olga: User, model: Model) -> None:
-    conversation = trip(olga, 100, words=100)
+    conversation = trip(olga, 100, words=60)
     rows = list(Message.objects.filter(conversation=conversation).order_by("depth"))
     for depth in (150, 20):
         Message.objects.filter(pk=rows[depth].pk).update(parts=[{"type": "text", "text": f"Hotel number {depth}."}])
@@ -126,7 +126,7 @@ def test_of_a_longer_one_that_nothing_matches_the_person_learns_what_to_do(
     olga: User, model: Model, question: str
 ) -> None:
     with pytest.raises(ProductError, match="Write first what you want to know") as refused:
-        attached(olga, trip(olga, 100, words=100), model, question)
+        attached(olga, trip(olga, 100, words=60), model, question)
     assert refused.value.code == "conversation_too_long" and not File.objects.exists()
 
 
@@ -172,7 +172,7 @@ def test_a_shared_conversation_goes_along_as_far_as_it_is_shared_if_it_may_be_co
 
 def test_readers_get_no_summary_of_the_owner(olga: User, model: Model) -> None:
     binh = User.objects.create_user(f"binh-{uuid4().hex[:8]}")
-    theirs = trip(olga, 100, words=100)
+    theirs = trip(olga, 100, words=60)
     summarised(theirs, 195)
     share = TeamShare.objects.create(
         conversation=theirs, leaf=theirs.leaf, user=binh, username="b", updated=timezone.now(), may_copy=True
@@ -182,7 +182,7 @@ def test_readers_get_no_summary_of_the_owner(olga: User, model: Model) -> None:
 
 
 def test_the_options_behind_an_at_sign_name_conversations_and_the_page_gets_a_chip(
-    application: Application, person: Person, stranger: Person
+    application: Application, person: Person, stranger: Person, scripted_model_row: Model
 ) -> None:
     mine = trip(person.user, 2)
     trip(stranger.user, 2)
