@@ -9,6 +9,7 @@ from chat.readings import urls as reading_urls
 from chat.runs import urls as run_urls
 from chat.summaries import views as summary_views
 from chat.web import (
+    attaching,
     branches,
     conversation,
     diagrams,
@@ -37,6 +38,7 @@ urlpatterns = [
     path("conversations/restore/", conversations.restore_several, name="restore_several"),
     path("c/<uuid:pk>/tags/", conversations.tag, name="tag"),
     path("c/<uuid:pk>/tasks/", conversations.show_tasks, name="show_tasks"),
+    path("c/<uuid:pk>/findable/", conversations.let_find, name="let_find"),
     path("c/<uuid:pk>/pin/", conversations.pin, name="pin"),
     path("c/<uuid:pk>/rename/", conversations.rename, name="rename"),
     path("c/<uuid:pk>/move/", conversations.move, name="move"),
@@ -95,6 +97,8 @@ urlpatterns = [
     path("messages/<uuid:pk>/restore/", branches.restore, name="restore_message"),
     path("plan/", conversation.plan, name="plan_new"),
     path("c/<uuid:pk>/plan/", conversation.plan, name="plan"),
+    path("c/<uuid:pk>/attach/", attaching.attach_conversation, name="attach_conversation"),
+    path("shared-with-me/<uuid:pk>/attach/", attaching.attach_shared, name="attach_shared"),
     path("pick/", file_picker.pick, name="pick"),
     path("c/<uuid:pk>/pick/", file_picker.pick, name="pick"),
     path("turns/<uuid:pk>/report/", conversation.report, name="report"),

@@ -54,7 +54,8 @@ def store(*, user: User, name: str, content: "Content[Any]", with_conversation: 
     5. In a transaction the content is stored if it is new, the storage is reserved, and the row is created.
 
     The bytes of equal content are stored once, with a row for each user. `name` may be a path; its last part is used.
-    `with_conversation`: a program's request or a tool's result brings the file, so it goes with its conversations.
+    `with_conversation`: a program's request, a tool's result or an attached conversation brings the file, so it goes
+    with its conversations.
     Raises `file_too_large` (413), `storage_full` and `limit_reached` (429), `empty_file`.
     """
     try:

@@ -39,7 +39,7 @@ class ProjectForm(forms.ModelForm[Project]):
 
     class Meta:
         model = Project
-        fields: ClassVar = ["name", "icon", "colour", "instructions", "persona", "owner", "web"]
+        fields: ClassVar = ["name", "icon", "colour", "instructions", "persona", "owner", "web", "findable"]
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -157,7 +157,7 @@ class ProjectAdmin(RowAdmin):
     search_fields = ("name", "=id", "=owner__username")
     search_help_text = "A name, the id of a project, or a user name"
     autocomplete_fields = ("owner",)
-    fields = ("name", "icon", "colour", "owner", "persona", "web", "instructions", "file", "based_on")
+    fields = ("name", "icon", "colour", "owner", "persona", "web", "findable", "instructions", "file", "based_on")
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Project]:
         rows: QuerySet[Project] = super().get_queryset(request)
@@ -188,6 +188,7 @@ class ProjectAdmin(RowAdmin):
             "instructions": cleaned["instructions"],
             "persona": cleaned["persona"],
             "web": cleaned["web"],
+            "findable": cleaned["findable"],
         }
         if not change:
             project = services.create_project(user=user, fields=fields, owner=cleaned["owner"])

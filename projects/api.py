@@ -51,6 +51,7 @@ class ProjectSerializer(StrictSerializer, serializers.ModelSerializer[Project]):
                 "instructions",
                 "persona",
                 "web",
+                "findable",
                 "owner",
                 "role",
                 "version",

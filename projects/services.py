@@ -39,6 +39,7 @@ class ProjectFields(FaceFields, total=False):
     instructions: str
     persona: Persona | None
     web: bool
+    findable: bool
 
 
 def project_files(project: Project) -> QuerySet[File]:
@@ -71,7 +72,7 @@ def record_opened(*, user: AbstractUser, project: Project) -> None:
 
 @transaction.atomic
 def update_project(*, user: User, project: Project, fields: ProjectFields, based_on: int | None = None) -> Project:
-    """Change a project. Only owners may change `web`. A change of the instructions makes a new version.
+    """Change a project. Only owners may change `web` and `findable`. A change of the instructions makes a new version.
 
     `based_on`: the version that the user has edited. Raises `changed_meanwhile` (409) if there is a newer one,
     `legal_hold` (409) if instructions or a name would be lost, and the errors of `create_project`.
@@ -81,7 +82,8 @@ def update_project(*, user: User, project: Project, fields: ProjectFields, based
     persona_user = project.owner if has_right(user, "change", project) else user
     changes = _check_fields(persona_user, fields, current_persona=project.persona_id)
     locked = Project.objects.select_for_update().get(pk=project.pk)
-    if changes.get("web", locked.web) != locked.web:
+    of_owner = {"web": locked.web, "findable": locked.findable}
+    if any(changes.get(name, value) != value for name, value in of_owner.items()):
         require_owner(user=user, project=project)
     require_rewritable(locked, locked.name, changes.get("name", locked.name))
     require_rewritable(locked, locked.instructions, changes.get("instructions", locked.instructions))

@@ -68,7 +68,7 @@ def decline(request: Request, invitation: Invitation) -> HttpResponse:
 
 @with_row(roles.visible_project)
 def save(request: Request, row: Project) -> HttpResponse:
-    """Save the name, the face, the instructions, the persona, and whether models may use the web."""
+    """Save the name, the face, the instructions, the persona, and what models may do."""
     roles.require_editor(user=request.user, project=row)
     based_on = parse_position(request.POST, "version")
     services.update_project(user=request.user, project=row, fields=_fields(request, row), based_on=based_on)
@@ -90,6 +90,8 @@ def _fields(request: Request, row: Project) -> services.ProjectFields:
         fields["persona"] = choice(visible, row.persona, request.POST["persona"], "persona")
     if "web" in request.POST:  # browsers do not send an unticked box, so the form has a hidden field of this name
         fields["web"] = "on" in request.POST.getlist("web")
+    if "findable" in request.POST:  # with a hidden field, too
+        fields["findable"] = "on" in request.POST.getlist("findable")
     return fields
 
 

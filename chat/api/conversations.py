@@ -39,6 +39,8 @@ from chat.api.plan import (
 )
 from chat.conversations import branches, search, services
 from chat.conversations.api import ConversationSerializer
+from chat.conversations.attaching import own_source
+from chat.conversations.attaching_api import AttachedConversationSerializer, AttachSerializer, attached_response
 from chat.conversations.feedback import MAX_COMMENT, REASON_LABELS, give_feedback
 from chat.conversations.forking import fork_conversation
 from chat.conversations.marks import MARKS, mark_file, mark_turn
@@ -415,6 +417,16 @@ class ConversationViewSet(ScopedView, viewsets.ModelViewSet[Conversation]):
         readable = reports.readable(plan)
         found_offers = find_offers(user=self.person, scope=scope, draft=draft, model=model, plan=readable)
         return Response({**readable, "offers": found_offers})
+
+    @extend_schema(request=AttachSerializer, responses={201: AttachedConversationSerializer})
+    @action(detail=True, methods=["post"], url_path="as-file")
+    def as_file(self, request: Request, pk: str) -> Response:
+        """Make a file of this conversation, to send along with a message of another one.
+
+        The file has the whole branch on show if the message may carry it. Otherwise it has the summary and the newer
+        messages, or the messages that match the text of your message.
+        """
+        return attached_response(self.person, own_source(self.person, pk), validate(AttachSerializer, request))
 
     @extend_schema(responses=MessageSerializer(many=True), filters=True)
     @action(detail=True, pagination_class=DeepestFirst, filter_backends=[])

@@ -66,7 +66,8 @@ class ConversationSerializer(StrictSerializer, serializers.ModelSerializer[Conve
         model = Conversation
         fields: ClassVar = [
             *("id", "title", "persona", "project", "leaf", "state", "automatic_summaries", "archived", "origin"),
-            *("temporary", "pinned", "tags", "effort", "tasks_in_prompts", "memory_in_prompts", "created", "updated"),
+            *("temporary", "pinned", "tags", "effort", "tasks_in_prompts", "memory_in_prompts", "findable"),
+            *("created", "updated"),
         ]
         read_only_fields: ClassVar = ["leaf", "state", "automatic_summaries", "origin", "created", "updated"]
 

@@ -37,9 +37,7 @@ def copy_shared(*, user: User, share: TeamShare) -> Conversation:
 
     The copy of a share with a project is in that project. Raises `copy_not_allowed` (403) and `too_long_to_copy`.
     """
-    if not share.may_copy:
-        sentence = Sentence("You may read this conversation but not copy it. Ask the person who shared it.")
-        raise ProductError("copy_not_allowed", sentence, status=403)
+    require_copyable(share)
     _require_size(share)
     project = Project.objects.visible_to(user).filter(pk=share.project_id).first() if share.project_id else None
     conversation = Conversation.objects.create(owner=user, title=share.title, titled=bool(share.title), project=project)
@@ -62,6 +60,13 @@ def copy_shared(*, user: User, share: TeamShare) -> Conversation:
     record(user=user, action="team_share.copied", row=share, changes={"copy": str(conversation.pk)})
     list_changed(conversation)
     return conversation
+
+
+def require_copyable(share: TeamShare) -> None:
+    """Raise `copy_not_allowed` (403) if readers of the share may not copy it."""
+    if not share.may_copy:
+        sentence = Sentence("You may read this conversation but not copy it. Ask the person who shared it.")
+        raise ProductError("copy_not_allowed", sentence, status=403)
 
 
 def _require_size(share: TeamShare) -> None:

@@ -243,7 +243,8 @@ def _source_list(message: Message, text: str, files: Sequence[FoundDocument]) ->
     for document in (*files, *(each for part in message.parts for each in part.get("documents", ()))):
         page = f", page {document['page']}" if document.get("page") else ""
         url = f", {document['url']}" if document.get("url") else ""
-        place = f"{document['title']}{page}{url}"
+        day = f", conversation of {document['date']}" if document.get("date") else ""
+        place = f"{document['title']}{page}{url}{day}"
         listed = places.setdefault(int(document["number"]), [])
         if page and listed == [document["title"]]:
             listed.clear()  # the page says more than the file alone
@@ -285,6 +286,7 @@ def to_json(conversation: Conversation) -> str:
         "effort": conversation.effort,
         "tasks_in_prompts": conversation.tasks_in_prompts,
         "memory_in_prompts": conversation.memory_in_prompts,
+        "findable": conversation.findable,
         "automatic_summaries": conversation.automatic_summaries,
         "tags": [tag.name for tag in conversation.tags.all()],
         "persona": conversation.persona.name if conversation.persona else None,
@@ -481,7 +483,7 @@ def _json_lists(user: User) -> dict[str, Iterable[Any]]:
         *("cleared", "position", "model", "proposed", "created", "finished", "project", "project__name"),
         *("parent__code", "moved_to__code"),
     )
-    profile = ("about", "answering", "in_prompts", "proposals", "updated")
+    profile = ("about", "answering", "in_prompts", "proposals", "search_conversations", "updated")
     return {
         "personas.json": [
             {name: getattr(row, name) for name in persona}
@@ -490,7 +492,7 @@ def _json_lists(user: User) -> dict[str, Iterable[Any]]:
             for row in Persona.objects.filter(owner=user).select_related("model", "budget_profile").order_by("pk")
         ],
         "projects.json": [
-            {name: getattr(row, name) for name in ("id", "name", "instructions", "web", "created", *FACE)}
+            {name: getattr(row, name) for name in ("id", "name", "instructions", "web", "findable", "created", *FACE)}
             | {"persona": row.persona.name if row.persona else None, "persona_id": row.persona_id}
             | {"files": list(row.entries.values("file", "file__name", "pinned"))}
             for row in Project.objects.filter(owner=user).select_related("persona").order_by("pk")

@@ -69,6 +69,7 @@ def fork_conversation(*, user: User, message: Message) -> Conversation:
         loaded_tools=source.loaded_tools,
         tasks_in_prompts=source.tasks_in_prompts,
         memory_in_prompts=source.memory_in_prompts,
+        findable=source.findable,
         automatic_summaries=source.automatic_summaries,
         forked_from=message.pk,
     )

@@ -33,7 +33,10 @@ Row = TypeVar("Row", bound=models.Model)
 MAX_TITLE = 200
 # Fields that matter only in lists of conversations.
 LIST_FIELDS = ("title", "project", "archived", "pinned", "tags")
-PLAIN_FIELDS = ("title", "persona", "project", "effort", "archived", "tasks_in_prompts", "memory_in_prompts")
+PLAIN_FIELDS = (
+    *("title", "persona", "project", "effort", "archived"),
+    *("tasks_in_prompts", "memory_in_prompts", "findable"),
+)
 MAX_PINNED = 30  # conversations per person
 MAX_CHOSEN = 500  # conversations that are changed at once
 

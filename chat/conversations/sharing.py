@@ -37,6 +37,7 @@ from chat.rendering.cache import render_answers
 from chat.rendering.page_size import MAX_CHARACTERS, MAX_HTML, count_characters, count_fitting, html_size
 from chat.rendering.references import Sources
 from chat.summaries.idle import lock_idle
+from chat.tools.past_conversations import SEARCH_CONVERSATIONS
 from core.audit.services import record
 from core.errors import NotFound, ProductError
 from core.requests import get_or_404, or_404
@@ -52,6 +53,7 @@ MAX_SHARES_OF_PERSON = 1_000
 # In all links of a person: ten of the longest conversations that can be imported, or thousands of ordinary ones.
 MAX_SHARED_CHARACTERS = 100_000_000
 MIN_PASSWORD = 8
+UNNAMED_TOOLS = (REMEMBER_TOOL, SEARCH_CONVERSATIONS)  # readers do not learn of facts and of other conversations
 # The members of a call's report that are read. `messages` is left out, since it contains texts.
 REPORT_MEMBERS = ("limit", "used", "left", "window", "sections", "unloaded", "summary", "sources")
 
@@ -254,14 +256,14 @@ def _seen_contexts(answers: Sequence[Message], *, names: bool) -> dict[UUID, See
 
 
 def _named_sources(row: Message, sources: Sequence[SourceEntry], titles: Mapping[str, str]) -> Iterator[SourceRow]:
-    """Yield the files and the tool calls of this answer, without files that the user left out and proposed facts."""
+    """Yield the files and the tool calls of this answer, without files that the user left out, and `UNNAMED_TOOLS`."""
     for source in sources:
         if source["kind"] in FILE_KINDS and source.get("reason") != "by_user":
             title = titles.get(source.get("id") or "") or source.get("title") or str(wording.KINDS[source["kind"]])
             yield SourceRow(title, source["state"], source.get("tokens"), words=str(wording.STATES[source["state"]]))
     for message in expand(row, BUILT_IN):
         step = answer_step(row, message)
-        if step.role == "call" and not any(call.name == REMEMBER_TOOL for call in message.tool_calls):
+        if step.role == "call" and not any(call.name in UNNAMED_TOOLS for call in message.tool_calls):
             yield SourceRow(step.words, "full", None, kind="call")
 
 

@@ -14,6 +14,8 @@ from rest_framework.response import Response
 from accounts.access.api_views import ScopedView
 from chat.conversations import copying, team_shares
 from chat.conversations.api import ConversationSerializer
+from chat.conversations.attaching import shared_source
+from chat.conversations.attaching_api import AttachedConversationSerializer, AttachSerializer, attached_response
 from chat.conversations.sharing import SharedMessage, shared_page
 from chat.models import Message, TeamShare
 from chat.models.conversation_state import visible_conversation
@@ -162,6 +164,12 @@ class ReceivedShareViewSet(
 
     def perform_destroy(self, instance: TeamShare) -> None:
         team_shares.end_team_share(user=self.person, share=instance)
+
+    @extend_schema(request=AttachSerializer, responses={201: AttachedConversationSerializer})
+    @action(detail=True, methods=["post"], url_path="as-file")
+    def as_file(self, request: Request, pk: str) -> Response:
+        """Make a file of the shared conversation, to send along with a message, if readers may copy it."""
+        return attached_response(self.person, shared_source(self.person, pk), validate(AttachSerializer, request))
 
     @extend_schema(
         responses=ReceivedMessagesSerializer, parameters=[OpenApiParameter("after", int, description="From `after`.")]

@@ -144,6 +144,12 @@ def show_tasks(request: Request, row: Conversation) -> HttpResponse:
 
 
 @with_row(visible_conversation)
+def let_find(request: Request, row: Conversation) -> HttpResponse:
+    """Let models search this conversation in the user's other conversations, or keep it out."""
+    return _change(request, row, {"findable": request.POST.get("findable") == "yes"})
+
+
+@with_row(visible_conversation)
 def pin(request: Request, row: Conversation) -> HttpResponse:
     return _change(request, row, {"pinned": request.POST.get("pinned") == "yes"})
 

@@ -180,9 +180,10 @@ class ProfileSerializer(StrictSerializer, serializers.ModelSerializer[Profile]):
 
     class Meta:
         model = Profile
-        fields: ClassVar = ["about", "answering", "in_prompts", "proposals", "updated"]
+        fields: ClassVar = ["about", "answering", "in_prompts", "proposals", "search_conversations", "updated"]
         extra_kwargs: ClassVar = {
-            "proposals": {"help_text": "Whether models may propose facts, and whether these wait for you."}
+            "proposals": {"help_text": "Whether models may propose facts, and whether these wait for you."},
+            "search_conversations": {"help_text": "Whether models may search your other conversations."},
         }
 
 

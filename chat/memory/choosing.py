@@ -44,7 +44,11 @@ class ConversationUse:
 
 @dataclass(frozen=True, slots=True)
 class PersonMemory:
-    """Profile and facts of a person that a prompt may need. `off`: the reason why none are sent."""
+    """Profile and facts of a person, that a prompt may need.
+
+    `off`: the reason why none are sent. `proposals`: whether models may propose facts. `searches`: whether models may
+    search the person's other conversations.
+    """
 
     about: str = ""
     answering: str = ""
@@ -53,6 +57,7 @@ class PersonMemory:
     matches: Sequence[Fact] = ()
     off: Reason | None = None
     proposals: Profile.Proposals = Profile.Proposals.OFF
+    searches: bool = False
 
     @property
     def empty(self) -> bool:
@@ -79,8 +84,10 @@ def read_memory(
     profile = row or Profile(person=user)
     off = _reason_off(profile, scope, workspace)
     proposals = Profile.Proposals.OFF if off else allowed_proposals(profile, workspace)
+    # `Profile.in_prompts` is about what is remembered alone.
+    searches = profile.search_conversations and workspace.memory and _reason_off_here(scope) is None
     if off:
-        return PersonMemory(off=off if stored or workspace.memory_answering else None)
+        return PersonMemory(off=off if stored or workspace.memory_answering else None, searches=searches)
     answering = profile.answering or workspace.memory_answering
     if not stored:
         return PersonMemory(answering=answering, proposals=proposals)
@@ -95,6 +102,7 @@ def read_memory(
         uses=_read_uses(conversation, facts) if conversation is not None and not conversation._state.adding else (),
         matches=find_matches(user, facts, f"{question}\n{title}"),
         proposals=proposals,
+        searches=searches,
     )
 
 
@@ -103,6 +111,11 @@ def _reason_off(profile: Profile, scope: ChatScope, workspace: Workspace) -> Rea
         return "memory_off_workspace"
     if not profile.in_prompts:
         return "memory_off"
+    return _reason_off_here(scope)
+
+
+def _reason_off_here(scope: ChatScope) -> Reason | None:
+    """Return why the persona or the conversation has no memory; None if it may have one."""
     if scope.persona is not None and not scope.persona.memory:
         return "memory_off_persona"
     return None if scope.conversation is None or scope.conversation.memory_in_prompts else "memory_off_here"

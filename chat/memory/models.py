@@ -18,6 +18,7 @@ class Profile(models.Model):
     """Text of a person about themselves for the models, and their choices about memory.
 
     `proposals`: whether models may propose facts, and whether these wait for the person's word.
+    `search_conversations`: whether models may search the person's other conversations.
     """
 
     class Proposals(models.TextChoices):
@@ -34,6 +35,7 @@ class Profile(models.Model):
     answering = models.TextField(blank=True, max_length=MAX_TEXT)
     in_prompts = models.BooleanField(default=True, help_text="Whether prompts have the profile and the facts.")
     proposals = models.CharField(max_length=10, choices=Proposals, default=Proposals.OFF)
+    search_conversations = models.BooleanField(default=False, db_default=False)
     updated = models.DateTimeField(auto_now=True)
 
     def __str__(self) -> str:

@@ -47,6 +47,7 @@ class ProfileFields(TypedDict, total=False):
     answering: str
     in_prompts: bool
     proposals: str
+    search_conversations: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +92,7 @@ def save_profile(*, user: User, fields: ProfileFields) -> Profile:
         require_rewritable(profile, getattr(profile, name), text)
         setattr(profile, name, text)
     profile.in_prompts = fields.get("in_prompts", profile.in_prompts)
+    profile.search_conversations = fields.get("search_conversations", profile.search_conversations)
     proposals = fields.get("proposals", profile.proposals)
     if proposals not in Profile.Proposals.values:
         raise ProductError("bad_choice", "“proposals” is “off”, “ask” or “keep”.")

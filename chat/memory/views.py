@@ -37,6 +37,7 @@ def memory(request: Request) -> HttpResponse:
         "answering": request.POST.get("answering", ""),
         "in_prompts": "in_prompts" in request.POST,
         "proposals": request.POST.get("proposals", Profile.Proposals.OFF),
+        "search_conversations": "search_conversations" in request.POST,
     }
     try:
         services.save_profile(user=request.user, fields=fields)

@@ -60,6 +60,16 @@ class ConversationQuerySet(models.QuerySet["Conversation"]):
         """Return the conversations that lists and searches show: no OpenAI-protocol requests, and no temporary ones."""
         return self.visible_to(user).filter(origin=Conversation.Origin.WORKSPACE)
 
+    def findable(self) -> "ConversationQuerySet":
+        """Return the conversations that models may search in other conversations.
+
+        Temporary conversations, requests of programs and deleted conversations are never among them, nor are archived
+        ones under a legal hold. A conversation or its project may be kept out.
+        """
+        rows = self.filter(origin=Conversation.Origin.WORKSPACE, deleted=None, findable=True)
+        rows = rows.filter(Q(project=None) | Q(project__findable=True))
+        return rows.filter(Q(archived=False) | Q(legal_hold=False, owner__legal_hold=False))
+
     def restorable_by(self, user: AbstractBaseUser | AnonymousUser) -> "ConversationQuerySet":
         """Return deleted conversations that can still be restored. Temporary ones never can."""
         rows = self.filter(owner_id=user.pk, deleted__gt=timezone.now() - RESTORABLE_FOR)
@@ -120,6 +130,9 @@ class Conversation(models.Model):
     )
     memory_in_prompts = models.BooleanField(
         default=True, db_default=True, help_text="Whether what is remembered about its owner goes along, and may grow."
+    )
+    findable = models.BooleanField(
+        default=True, db_default=True, help_text="Whether models may search it in other conversations."
     )
     proposes = models.BooleanField(
         default=False, db_default=False, editable=False, help_text="Facts were proposed below its answers."

@@ -21,7 +21,9 @@ class FoundDocument(TypedDict, total=False):
     """A document that a tool has found: its number in the conversation, its title and its place.
 
     A file has `file` (its id), `page` (0 without pages), and the characters `start` to `end` of the best passage.
-    `passages` are all its passages that the model got, in order. A web page has `url`. `heading`: the path of headings
+    `passages` are all its passages that the model got, in order. A web page has `url`. Another conversation has
+    `conversation` (its id), the `message` that was quoted and its `date` (YYYY-MM-DD), and `share` (the id of a
+    `TeamShare`) if it is somebody else's. `heading`: the path of headings
     above the best passage.
     """
 
@@ -34,6 +36,10 @@ class FoundDocument(TypedDict, total=False):
     heading: str
     passages: list[PassageSpan]
     url: str
+    conversation: str
+    message: str
+    date: str
+    share: str
 
 
 class CitationPlace(TypedDict, total=False):

@@ -34,6 +34,15 @@ WITH RECURSIVE below AS (
 SELECT id, parent_id, role FROM below
 """
 
+# Walks up from several leaves at once. A message that several branches share is read once.
+_ON_BRANCHES = """
+WITH RECURSIVE branch AS (
+    SELECT id, parent_id FROM chat_message WHERE id = ANY(%s) AND deleted IS NULL
+    UNION
+    SELECT m.id, m.parent_id FROM chat_message m JOIN branch b ON m.id = b.parent_id
+)
+SELECT id FROM branch WHERE id = ANY(%s)
+"""
 
 _ATTACHED = Prefetch("attachments", Attachment.objects.select_related("file"))
 
@@ -51,6 +60,13 @@ def ids_down_to(leaf_id: UUID, depth: int) -> list[UUID]:
     with connection.cursor() as cursor:
         cursor.execute(_ANCESTORS, [leaf_id, depth - 1])
         return [row[0] for row in cursor.fetchall()]
+
+
+def on_branches(leaves: Sequence[UUID], messages: Sequence[UUID]) -> set[UUID]:
+    """Return those of the messages that are on a branch that ends at one of the leaves."""
+    with connection.cursor() as cursor:
+        cursor.execute(_ON_BRANCHES, [list(leaves), list(messages)])
+        return {row[0] for row in cursor.fetchall()}
 
 
 def branch_rows(leaf_id: UUID | None) -> "QuerySet[Message]":

@@ -9,12 +9,12 @@ import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import TypeAlias
+from typing import Any, TypeAlias
 from uuid import UUID
 
 from django.contrib.postgres.search import SearchQuery, SearchVectorField
 from django.db import connection
-from django.db.models import Func
+from django.db.models import Func, QuerySet
 from django.db.models.expressions import RawSQL
 
 from core.marks import plain_line
@@ -44,6 +44,22 @@ WITH terms AS (
 )
 SELECT id FROM hits JOIN weights ON words @@ term
 GROUP BY id, depth ORDER BY sum(weight) DESC, depth DESC LIMIT %(limit)s
+"""
+
+
+# A term weighs more if fewer of the readable messages contain it. The index gives the messages of each term.
+_RANKED = """
+WITH hits AS MATERIALIZED (
+    SELECT DISTINCT said, chat_messages_with(whose, to_tsquery('simple', said)) AS id
+    FROM unnest(%s::text[]) AS said, unnest(%s::uuid[]) AS whose
+), readable AS MATERIALIZED (
+    SELECT said, hits.id FROM hits JOIN chat_message ON chat_message.id = hits.id
+    WHERE chat_message.deleted IS NULL AND conversation_id IN ({conversations})
+), weights AS (
+    SELECT said, ln(1 + (SELECT count(DISTINCT id) FROM readable)::numeric / count(*)) AS weight
+    FROM readable GROUP BY said
+)
+SELECT id FROM readable JOIN weights USING (said) GROUP BY id ORDER BY sum(weight) DESC, id DESC LIMIT %s
 """
 
 
@@ -102,7 +118,7 @@ def best(messages: Sequence[UUID], phrases: Phrases, limit: int) -> list[UUID]:
     A message ranks higher if it contains more phrases, or rarer ones. Whole words rank above prefixes of longer words
     ("box 1" above "box 17"). Among equals the newest comes first.
     """
-    parts = [part for phrase in phrases for part in _split_sentence(phrase)]
+    parts = [part for phrase in phrases for part in split_sentence(phrase)]
     whole = [[Term(term.word, False) for term in part] for part in parts]
     terms = [*map(_adjacent, parts + whole)]
     with connection.cursor() as cursor:
@@ -110,7 +126,7 @@ def best(messages: Sequence[UUID], phrases: Phrases, limit: int) -> list[UUID]:
         return [row[0] for row in cursor.fetchall()]
 
 
-def _split_sentence(phrase: Sequence[Term]) -> list[list[Term]]:
+def split_sentence(phrase: Sequence[Term]) -> list[list[Term]]:
     """Split a phrase without spaces and quotation marks into pairs of characters and its other words.
 
     In languages that write no spaces the phrase may be a whole sentence, which no message contains literally.
@@ -119,6 +135,22 @@ def _split_sentence(phrase: Sequence[Term]) -> list[list[Term]]:
         return [list(phrase)]
     pairs = [[a, b] for a, b in pairwise(phrase) if _CHARACTER.match(a.word) and _CHARACTER.match(b.word)]
     return [*pairs, *([term] for term in phrase if not _CHARACTER.match(term.word))]
+
+
+def ranked(*, owners: Sequence[UUID], conversations: QuerySet[Any], terms: Sequence[str], limit: int) -> list[UUID]:
+    """Return the messages of these conversations with any of the terms, best match first, of equals the newest.
+
+    `owners`: the owners of the conversations, for the index. `terms` are in the language of `to_tsquery`.
+    """
+    readable, values = conversations.order_by().values("pk").query.sql_with_params()
+    with connection.cursor() as cursor:
+        cursor.execute(_RANKED.replace("{conversations}", readable), [[*terms], [*owners], *values, limit])
+        return [row[0] for row in cursor.fetchall()]
+
+
+def words_in(text: str) -> list[str]:
+    """Return the words of the text, folded."""
+    return [fold(word) for word in _WORD.findall(text)]
 
 
 def spans(text: str, phrases: Phrases) -> list[tuple[int, int]]:

@@ -56,6 +56,8 @@ def _describe_call(row: Message, call: str, name: str) -> str:
             action = _("Searched the web for “%(query)s”") % {"query": arguments["query"]}
         case "search_conversation" if arguments.get("query"):
             action = _("Searched the conversation for “%(query)s”") % {"query": arguments["query"]}
+        case "search_conversations" if arguments.get("query"):
+            action = _("Searched your conversations for “%(query)s”") % {"query": arguments["query"]}
         case "read_file" if documents:
             return _("Read “%(title)s”") % {"title": documents[0]["title"]}
         case _:

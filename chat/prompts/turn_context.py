@@ -32,6 +32,7 @@ from chat.models.conversation_state import ChatScope, scope_of
 from chat.models.queries import ClaimedTurn
 from chat.models.summary import Marks, in_force
 from chat.prompts.history import Documents
+from chat.tools.past_conversations import SEARCH_CONVERSATIONS
 from chat.tools.tasks import TaskToolContext
 from chat.tools.toolbox import (
     NO_TOOLS,
@@ -555,8 +556,8 @@ def context_of_past_turn(turn: Turn, model: Model, *, workspace: Workspace | Non
     step: RunStep | None = getattr(turn, "step", None)
     scope = scope_of(turn.conversation)
     base = base_context(user=turn.conversation.owner, model=model, scope=scope, asked_at=turn.user_message.created)
-    # The tools of that time are chosen from these, so the tool that proposes facts has to be among them.
-    memory = PersonMemory(proposals=Profile.Proposals.ASK) if not base.for_program else NO_MEMORY
+    # The tools of that time are chosen from these, so those of the memory have to be among them.
+    memory = PersonMemory(proposals=Profile.Proposals.ASK, searches=True) if not base.for_program else NO_MEMORY
     base = replace(base, workspace=workspace or base.workspace, memory=memory)
     context = _with_turn(base, turn, scope, run_step=step)
     return _with_prompt_cap(context, turn)
@@ -659,8 +660,8 @@ def _chosen_tools(context: TurnContext, run_step: RunStep | None = None) -> Sequ
     """Return the names of the tools for the web, for tasks and for the memory that the turn may use.
 
     A persona chooses them; without one the workspace does. The web needs the user's right. A program gets no tools for
-    its owner's tasks. The user allows the tool that proposes facts. The steps of a run have no such tool, since nobody
-    has written their questions.
+    its owner's tasks. The user allows the tools that propose facts and that search other conversations. The steps
+    of a run propose no facts, since nobody has written their questions.
     """
     if context.persona is not None:
         offered = list(context.persona.tools)
@@ -669,6 +670,8 @@ def _chosen_tools(context: TurnContext, run_step: RunStep | None = None) -> Sequ
         offered = [*WEB_TOOLS, TASK_TOOLS] if tasks else [*WEB_TOOLS]
     if context.memory.proposals != Profile.Proposals.OFF and run_step is None:
         offered.append(REMEMBER_TOOL)
+    if context.memory.searches:
+        offered.append(SEARCH_CONVERSATIONS)
     return offered if Right.WEB in context.rights.may else [name for name in offered if name not in WEB_TOOLS]
 
 

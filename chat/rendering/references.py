@@ -19,6 +19,7 @@ from django.utils.translation import gettext_noop
 from markdown_it.rules_inline import StateInline
 
 from accounts.models import User
+from chat.models import Conversation, TeamShare
 from chat.models.parts import CitationPlace, CitedSource
 from files.models import File
 from projects.planner.models import codes
@@ -58,11 +59,13 @@ class Sources(dict[int, Source]):
     def add_documents(self, documents: Iterable[Mapping[str, Any]]) -> None:
         """Add documents. A search hit replaces the whole file, since it knows the passage.
 
-        A document has `number`, `title`, and either `url` or `file` (an id), with `page`, `start` and `end` if known.
+        A document is a `FoundDocument`. Imported ones may lead nowhere; these are no sources.
         """
         for document in documents:
             number = int(document["number"])
-            if number in self and "start" not in document and "url" not in document:
+            if not document.keys() & {"url", "file", "conversation"}:
+                continue
+            if number in self and not document.keys() & {"start", "url", "conversation"}:
                 continue
             heading = str(document.get("heading", ""))
             self[number] = Source(number, str(document["title"]), _href(document), heading)
@@ -71,6 +74,11 @@ class Sources(dict[int, Source]):
 def _href(document: Mapping[str, Any]) -> str:
     if "url" in document:
         return str(document["url"])
+    if "share" in document:
+        return reverse("chat:received_share", args=[document["share"]])
+    if "conversation" in document:
+        message = document["message"]
+        return f"{reverse('chat:conversation', args=[document['conversation']])}?at={message}#m-{message}"
     place = {name: document[name] for name in ("start", "end") if name in document}
     page = document.get("page")  # also in the query, so that the server can check whether the passage still exists
     query = f"?{urlencode({**place, **({'page': page} if page else {})})}" if place else ""
@@ -147,6 +155,8 @@ def citation_rule(state: StateInline, silent: bool) -> bool:
 _MENTION_LENGTH = codes.MAX_LENGTH + 2  # the longest code with its @ and the character after it
 OFFERED_TASKS = 8
 OFFERED_FILES = 4
+OFFERED_CONVERSATIONS = 4
+OFFERED_SHARES = 2
 
 
 def mention_href(code: str) -> str:
@@ -190,14 +200,20 @@ def split_mentions(text: str) -> Iterator[tuple[str, str]]:
 
 
 class MentionOffers(NamedTuple):
-    """Completions of a mention."""
+    """Completions of a mention. `shares` are conversations of other people that the user may copy."""
 
     tasks: list[Task]
     files: list[File]
+    conversations: list[Conversation]
+    shares: list[TeamShare]
 
 
 def offer_mentions(*, user: User, typed: str) -> MentionOffers:
-    """Return completions of the text after an @: tasks by code or title, today's first, and files by name."""
+    """Return completions of the text after an @.
+
+    These are tasks by code or title, today's first, files by name, and conversations by title, newest first. Without a
+    text there are no conversations.
+    """
     typed = typed.strip()[:100]
     is_today = Q(level=Task.Level.TASK, horizon=Task.Horizon.DAY, date=today(user))
     rows = Task.objects.visible_to(user).filter(Q(code__istartswith=typed) | Q(title__icontains=typed))
@@ -206,4 +222,13 @@ def offer_mentions(*, user: User, typed: str) -> MentionOffers:
     first = ExpressionWrapper(is_today, output_field=BooleanField())
     tasks = rows.annotate(first=first).order_by("-first", "-date", "position", "code")
     files = File.objects.visible_to(user).filter(name__icontains=typed, status=File.Status.READY)
-    return MentionOffers(list(tasks[:OFFERED_TASKS]), list(files.order_by("-created", "-id")[:OFFERED_FILES]))
+    conversations = Conversation.objects.listed_for(user).filter(title__icontains=typed).exclude(leaf=None)
+    shares = TeamShare.objects.received_by(user).filter(title__icontains=typed, may_copy=True)
+    return MentionOffers(
+        list(tasks[:OFFERED_TASKS]),
+        list(files.order_by("-created", "-id")[:OFFERED_FILES]),
+        list(conversations.order_by("-updated", "-id")[:OFFERED_CONVERSATIONS]) if typed else [],
+        list(shares.select_related("conversation__owner").order_by("-updated", "-id")[:OFFERED_SHARES])
+        if typed
+        else [],
+    )

@@ -152,9 +152,9 @@ def by_code(request: Request, code: str) -> HttpResponse:
 
 @require_GET
 def offer(request: Request) -> HttpResponse:
-    """Return the tasks and files that match the text behind an @, as the options of a list."""
+    """Return the tasks, files and conversations that match the text behind an @, as the options of a list."""
     matches = references.offer_mentions(user=request.user, typed=request.GET.get("q", ""))
-    return render(request, "chat/_mentions.html", {"tasks": matches.tasks, "files": matches.files})
+    return render(request, "chat/_mentions.html", matches._asdict())
 
 
 def _show_run(request: Request, task: Task, *, status: int = 200, problem: ProductError | None = None) -> HttpResponse:

@@ -35,6 +35,7 @@ from chat.tools.on_demand import (
     plan_on_demand,
     tokens_of_each,
 )
+from chat.tools.past_conversations import PAST_GUIDANCE, PastScope, SearchConversations
 from chat.tools.permission import Gate
 from chat.tools.results import READ_RESULT_GUIDANCE, ReadResult
 from chat.tools.tasks import TaskToolContext, task_tools
@@ -158,9 +159,9 @@ def toolbox_for(
 ) -> Toolbox:
     """Return the product's own tools; none for a model that cannot call tools.
 
-    `files`: the files of a question that is not stored yet. `chosen`: the names of web and task tools that the user may
-    use and that the persona names or, without a persona, the workspace offers. `search_asks`: each web search waits for
-    the user's permission. `answer`: the id of the answer that is being written; None in a plan, which calls no tool.
+    `files`: the files of a question that is not stored yet. `chosen`: the names of the tools for the web, for tasks and
+    for the memory that the turn may use (`chat.prompts.turn_context`). `search_asks`: each web search waits for the
+    user's permission. `answer`: the id of the answer that is being written; None in a plan, which calls no tool.
     """
     if not model.tools:
         return NO_TOOLS
@@ -172,6 +173,7 @@ def toolbox_for(
     offered = [
         *_file_tools(FileScope(conversation, scope.project, question), files),
         *_conversation_tools(conversation),
+        *_past_tools(chosen, PastScope(conversation, scope.project)),
         *(_web_tools(chosen, conversation, gate, persona=persona, question=question) if web else ()),
         *task_tools(task_context, named=TASK_TOOLS in chosen),
         *_memory_tools(chosen, conversation, answer or uuid4()),
@@ -220,6 +222,12 @@ def _conversation_tools(conversation: Conversation) -> Iterator[tuple[ToolGuidan
     """Yield the search of the conversation if a summary replaces messages. It does not depend on the persona."""
     if in_force(conversation.pk, conversation.leaf_id) is not None:
         yield CONVERSATION_GUIDANCE, SearchConversation(conversation)
+
+
+def _past_tools(chosen: Collection[str], scope: PastScope) -> Iterator[tuple[ToolGuidance, Tool]]:
+    """Yield the search of other conversations, if the person allows it. It does not depend on the persona."""
+    if PAST_GUIDANCE.name in chosen:
+        yield PAST_GUIDANCE, SearchConversations(scope)
 
 
 def _memory_tools(

@@ -6,6 +6,7 @@ Each source is shown with its passage and the places that cite it.
 import re
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import date
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 from uuid import UUID
@@ -13,6 +14,7 @@ from uuid import UUID
 from django.db.models.functions import Substr
 from django.http import HttpResponse
 from django.shortcuts import render
+from django.utils.formats import date_format
 from django.utils.translation import gettext as _
 
 from accounts.access.sessions import SignedInRequest as Request
@@ -189,10 +191,12 @@ def _file_id(numbered: _NumberedSource) -> str:
 
 
 def _place(numbered: _NumberedSource) -> str:
-    """Return the place of the passage: page and heading, or the host."""
+    """Return the place of the passage: page and heading, the host, or the day of another conversation."""
     document = numbered.document
     if "url" in document:
         return urlsplit(str(document["url"])).hostname or ""
+    if "date" in document:
+        return date_format(date.fromisoformat(document["date"]), "DATE_FORMAT")
     position: Mapping[str, Any] = numbered.place or document
     page = position.get("page")
     heading = str(position.get("heading", ""))

@@ -66,8 +66,8 @@ class File(models.Model):
     `language`: a text search configuration of PostgreSQL. `languages`: the number of chunks by their configuration.
     `indexed_chunks` and `indexed_words`: totals for BM25, words with repetitions and without stop words. `chunker`: the
     version of `files.index.chunking` that made the chunks. `word_index`: the version of `files.index.indexing` that
-    made the postings. `with_conversation`: a program's request or a tool's result has brought it. `uploaded_again`:
-    when the owner last sent the same content for itself.
+    made the postings. `with_conversation`: a program's request, a tool's result or an attached
+    conversation has brought it. `uploaded_again`: when the owner last sent the same content for itself.
     """
 
     class Status(models.TextChoices):

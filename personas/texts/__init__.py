@@ -96,6 +96,11 @@ TEXTS = {
         "search_conversation",
         "when the question is about names, numbers or wordings of earlier messages that the summary does not give.",
     ),
+    "guidance_search_conversations": _guidance_text(
+        "search_conversations",
+        "when the person refers to an earlier conversation, or expects you to know what was discussed or decided "
+        "before. Say when it was.",
+    ),
     "guidance_web_search": _guidance_text(
         "web_search",
         "when the question is about recent events or facts that you are not sure of. Open the pages that matter.",

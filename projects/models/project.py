@@ -39,6 +39,11 @@ class Project(WithFace):
     web = models.BooleanField(
         default=True, help_text="Whether models may search the web and open pages in its conversations."
     )
+    findable = models.BooleanField(
+        default=True,
+        db_default=True,
+        help_text="Whether models may search its conversations in other conversations.",
+    )
     version = models.PositiveIntegerField(default=1, editable=False)
     created = models.DateTimeField(auto_now_add=True)
     updated = models.DateTimeField(auto_now=True)

@@ -80,6 +80,7 @@ interface HTMLElementEventMap {
   "htmx:afterRequest": CustomEvent<HtmxRequest>;
   "htmx:afterSettle": CustomEvent<HtmxRequest>;
   attachfile: CustomEvent<{ id: string }>;
+  attachconversation: CustomEvent<{ url: string; name: string }>;
   command: CustomEvent<{ does: string }>;
   sidechange: CustomEvent<{ conversation: string; title: string } | null>;
   markchange: CustomEvent<{ message: string }>;

@@ -454,7 +454,7 @@ function setUpSuggestions(form, text) {
   }
 
   /** @param {HTMLElement} option */
-  function take({ dataset: { insert, file, fill } }) {
+  function take({ dataset: { insert, file, fill, attach, name } }) {
     const found = findTrigger();
     close();
     if (!found) return;
@@ -468,6 +468,8 @@ function setUpSuggestions(form, text) {
     if (fill) return void fillPrompt(fill, replace, text);
     replace(insert ? insert + found.behind : "");
     if (file) form.dispatchEvent(new CustomEvent("attachfile", { detail: { id: file } }));
+    if (attach)
+      form.dispatchEvent(new CustomEvent("attachconversation", { detail: { url: attach, name: name ?? "" } }));
   }
 
   /** @param {KeyboardEvent} event */

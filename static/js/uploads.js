@@ -165,6 +165,7 @@ export class Attachments {
     });
     acceptFiles((files) => this.#take(files), form);
     form.addEventListener("attachfile", ({ detail }) => this.#add(detail.id));
+    form.addEventListener("attachconversation", ({ detail }) => this.#addConversation(detail.url, detail.name));
     this.chips.addEventListener("click", ({ target }) => {
       if (!around(Element, "[data-remove-chip]", target)) return;
       around(Element, ".chip", target)?.remove();
@@ -275,7 +276,21 @@ export class Attachments {
     else this.#failed(chip, word, sayOfFile("unloaded"));
   }
 
-  /** Replaces the placeholder by the server's chip. @param {HTMLElement} chip the placeholder @param {string} html */
+  /** The server makes a file of it, as much as the message may carry. @param {string} url @param {string} name */
+  async #addConversation(url, name) {
+    const { chip, word } = this.#placeholder(name);
+    const body = new FormData(this.form);
+    const { conversation } = need(HTMLElement, "main").dataset;
+    if (conversation) body.set("conversation", conversation);
+    const headers = { "HX-Request": "true", "X-CSRFToken": csrfToken(this.form) };
+    const response = await fetch(url, { method: "POST", body, headers }).catch(() => null);
+    const html = (await response?.text()) ?? "";
+    if (!chip.isConnected) return;
+    if (response?.ok) this.#arrived(chip, html);
+    else this.#failed(chip, word, refusalSentence(html) || sayOfFile("unloaded"));
+  }
+
+  /** @param {HTMLElement} chip what stands in for it @param {string} html */
   #arrived(chip, html) {
     const made = need(HTMLElement, ".chip", parse(`<ul>${html}</ul>`));
     const same = document.getElementById(made.id);

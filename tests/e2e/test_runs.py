@@ -5,7 +5,9 @@ import re
 import pytest
 from playwright.sync_api import Page, expect
 
+from chat.models import Conversation
 from llm.models import Model
+from tests.chat.conversations import past
 from tests.chat.runs.working import DONE, SAID, Work, drafting, script, with_items, work
 from tests.conftest import Person
 from tests.e2e.conftest import OpenBrowser, answer, field, ready
@@ -118,3 +120,17 @@ def test_what_is_meant_by_an_at_sign_is_chosen_with_the_keyboard(page: Page, per
     field(page).press("Enter")
     link = page.locator("article.question").get_by_role("link", name=f"@{task['code']}")
     expect(link).to_have_attribute("href", f"/tasks/code/{task['code']}/")
+
+
+def test_a_past_conversation_is_attached_with_the_keyboard_and_removed(page: Page, person: Person) -> None:
+    conversation = past(person.user, 2)
+    Conversation.objects.filter(pk=conversation.pk).update(title="Voyage to Hue")
+    field(page).press_sequentially("What about @voyage")
+    option = page.locator("#mentions").get_by_role("option")
+    expect(option).to_contain_text("Voyage to Hue")
+    field(page).press("Enter")
+    chip = page.locator("#chips .chip")
+    expect(chip).to_contain_text("Voyage to Hue (conversation).md")
+    expect(field(page)).to_have_value("What about ")
+    chip.get_by_role("button", name="Remove").click()
+    expect(chip).to_have_count(0)

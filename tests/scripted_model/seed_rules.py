@@ -21,7 +21,7 @@ OMISSION_LINE = "[Earlier messages were left out to fit the context.]"
 STUB = "This tool result is no longer available."
 REMINDER_HEADING = "Reminder from the workspace, not written by the person:"
 # Tools whose results are documents to cite, and all tools of the product: others are a program's or a server's.
-SEARCHES = ("search_files", "read_file", "web_search", "open_url")
+SEARCHES = ("search_files", "read_file", "search_conversations", "web_search", "open_url")
 TOOLS = {
     *SEARCHES,
     *(

@@ -132,6 +132,7 @@ class _ConversationRestorer:
             effort=row.choice("effort", Effort.values),
             tasks_in_prompts=row.flag("tasks_in_prompts", default=True),
             memory_in_prompts=row.flag("memory_in_prompts", default=True),
+            findable=row.flag("findable", default=True),
             automatic_summaries=row.flag("automatic_summaries", default=True),
             persona=self._find_persona(),
             project=self._find_project(),

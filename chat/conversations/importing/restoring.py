@@ -242,6 +242,7 @@ class OwnLists:
         fields["in_prompts"] = profile.in_prompts and row.flag("in_prompts", default=True)
         if row.text("proposals", 10) == Profile.Proposals.ASK and profile.proposals == Profile.Proposals.OFF:
             fields["proposals"] = Profile.Proposals.ASK
+        fields["search_conversations"] = profile.search_conversations or row.flag("search_conversations")
         save_profile(user=self.owner, fields=fields)
         tally.stored += 1
 
@@ -332,6 +333,7 @@ class OwnLists:
             user=self.owner,
             fields={
                 "name": name, "instructions": instructions, "web": row.flag("web", default=True), "persona": persona,
+                "findable": row.flag("findable", default=True),
                 "icon": row.choice("icon", FaceIcon.values), "colour": row.choice("colour", FaceColour.values),
             },
         )  # fmt: skip
