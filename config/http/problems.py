@@ -1,4 +1,4 @@
-"""Show errors in every interface: problem_members+json (RFC 9457) for programs, a page or a fragment for people."""
+"""Show errors in every interface: problem+json (RFC 9457) for programs, a page or a fragment for people."""
 
 from collections.abc import Mapping, Sequence
 from typing import TypedDict, cast
@@ -22,7 +22,7 @@ from core.errors import ProductError
 from core.requests import awaits_fragment, with_headers
 from core.sentences import Sentence, shortened
 
-MEDIA_TYPE = "application/problem_members+json"
+MEDIA_TYPE = "application/problem+json"
 TITLES = {
     400: _("Bad request"),
     401: _("Not signed in"),
@@ -76,7 +76,7 @@ def problem_members(
     errors: Sequence[FieldError] = (),
     extra: Mapping[str, object] = NO_EXTRA,
 ) -> Mapping[str, object]:
-    """Return the members of problem_members+json. `extra`: further members of the error."""
+    """Return the members of problem+json. `extra`: further members of the error."""
     return {
         "type": "about:blank",
         "title": gettext(TITLES.get(status, _("Error"))),
@@ -136,17 +136,17 @@ def page_problem(request: MiddlewareRequest, error: ProductError) -> HttpRespons
     context = {"code": error.code, "detail": error.sentence, "title": gettext(TITLES.get(error.status, _("Error")))}
     if awaits_fragment(request):
         response = render(request, "ui/_problem.html", context, status=error.status)
-        response["HX-Retarget"] = "#problem_members"
+        response["HX-Retarget"] = "#problem"
         response["HX-Reswap"] = "innerHTML"
         response["HX-Reselect"] = ".problem"  # overrides the element's own `hx-select`
     else:
-        page = "404.html" if error.status == 404 else "problem_members.html"
+        page = "404.html" if error.status == 404 else "problem.html"
         response = render(request, page, context, status=error.status)
     return with_headers(response, error)
 
 
 def respond(request: MiddlewareRequest, error: ProductError) -> HttpResponse:
-    """Return problem_members+json to programs, a page or a fragment to people."""
+    """Return problem+json to programs, a page or a fragment to people."""
     return json_problem(request, error) if is_api(request.path) else page_problem(request, error)
 
 
