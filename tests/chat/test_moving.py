@@ -11,11 +11,10 @@ import bson
 import psycopg
 import pytest
 from bson.objectid import ObjectId
-from django.contrib.auth.models import Group, Permission
 from django.core.management import CommandError, call_command
 from django.db import connection
 
-from accounts.models import User
+from accounts.models import PeopleGroup, User
 from chat.conversations.importing import storing
 from chat.models import Attachment, Conversation, Import, ImportedRow, Message
 from files.models import File
@@ -179,17 +178,18 @@ def check_open_webui(people: dict[str, User]) -> None:
     assert open_blob(file=memories).read() == b"- Drinks tea.\n"
     new = User.objects.get(email="new@example.com")
     assert (new.username, new.is_active, new.has_usable_password()) == ("new", False, False)
-    assert [group.name for group in new.groups.all()] == ["Kitchen"]
+    assert [group.name for group in new.people_groups.all()] == ["Kitchen"]
 
 
 def test_a_workspace_of_open_webui_moves_from_an_sqlite_file(
     people: dict[str, User], sqlite: str, uploads: Path
 ) -> None:
-    strong = Group.objects.create(name="Strong")
-    strong.permissions.set(Permission.objects.all()[:1])
+    PeopleGroup.objects.create(name="Strong", claim="strong")
     report = run("import_openwebui", sqlite, uploads=uploads)
     check_open_webui(people)
-    assert [group.name for group in people["olga"].groups.all()] == ["Kitchen"]  # a group with rights gives nothing
+    groups = people["olga"].people_groups.all()
+    assert [(group.name, group.may, group.all_models) for group in groups] == [("Kitchen", [], False)]
+    assert not people["olga"].groups.exists()
     assert "Tools in Python: 1." in report and "was an administrator there" in report
     assert "Files whose bytes are missing, so only their names came: 1." in report
     job = Import.objects.get(owner=people["olga"])
@@ -384,7 +384,7 @@ def test_a_workspace_of_librechat_moves_from_a_dump(people: dict[str, User], tmp
     }  # fmt: skip
     prompt = SavedPrompt.objects.get(owner=olga)
     assert (prompt.name, prompt.text) == ("mail", "Write a mail.")
-    assert [group.name for group in olga.groups.all()] == ["Kitchen"]
+    assert [group.name for group in olga.people_groups.all()] == ["Kitchen"]
     cat = Attachment.objects.get(message__conversation__owner=people["ivan"])
     assert cat.file and open_blob(file=cat.file).read() == b"%PDF cat"
     assert "Balances: 1." in report and "skipped “Gone”: It is temporary." in report
