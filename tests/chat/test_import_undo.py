@@ -49,9 +49,9 @@ LISTS: dict[str, list[dict[str, Any]]] = {
     "memory": [{"text": text, "status": "kept"} for text in ("Lives in Hue", "Has a cat")],
     "profile": [{"about": "I bake."}],
     "tasks": [
-        {"code": "D2026-11-02-T01", "title": "Bake", "status": "open"},
-        {"code": "D2026-11-02-T01.C01", "title": "Flour", "status": "open"},
-        {"code": "D2026-11-02-T02", "title": "Sweep", "status": "open"},
+        {"code": "D2026-11-02-T01", "title": "Bake", "archetype": "user"},
+        {"code": "D2026-11-02-T01.C01", "title": "Flour"},
+        {"code": "D2026-11-02-T02", "title": "Sweep", "archetype": "user"},
     ],
 }
 TABLES = (Conversation, Message, Attachment, File, Persona, Project, SavedPrompt, Fact, Task, ImportedRow)
@@ -110,33 +110,22 @@ class Killed(BaseException):
 
 
 @contextmanager
-def killed_at(number: int) -> Iterator[None]:
-    """End the worker at this statement to the database. Savepoints stand for transactions, so they do not count."""
-    left = number
+def counting(kill_at: int | None = None) -> Iterator[list[str]]:
+    """Yield a list that gets each statement to the database. The worker ends in place of the statement `kill_at`.
+
+    Savepoints stand for transactions here, so statements about them are not counted.
+    """
+    statements: list[str] = []
 
     def count(execute: Callable[..., Any], statement: str, *arguments: Any) -> Any:
-        nonlocal left
-        left -= not statement.startswith(("SAVEPOINT", "RELEASE", "ROLLBACK"))
-        if left == 0:
-            raise Killed(statement[:200])
+        if not statement.startswith(("SAVEPOINT", "RELEASE", "ROLLBACK")):
+            statements.append(statement)
+            if len(statements) == kill_at:
+                raise Killed(statement[:200])
         return execute(statement, *arguments)
 
     with connection.execute_wrapper(count):
-        yield
-
-
-def statements_of(act: Callable[[], object]) -> int:
-    """Return how many statements an act sends."""
-    statements = 0
-
-    def count(execute: Callable[..., Any], statement: str, *arguments: Any) -> Any:
-        nonlocal statements
-        statements += not statement.startswith(("SAVEPOINT", "RELEASE", "ROLLBACK"))
-        return execute(statement, *arguments)
-
-    with connection.execute_wrapper(count):
-        act()
-    return statements
+        yield statements
 
 
 def rows_of(user: User) -> Counter[Any]:
@@ -163,7 +152,7 @@ def test_an_undo_removes_every_kind_of_row(user: User) -> None:
     assert set(job.rows.values_list("kind", flat=True)) == {"persona", "project", "prompt", "fact", "task"}
     reasons = undone(job)
     for table in (Persona, Project, SavedPrompt, Task):
-        assert not table._default_manager.filter().exists()
+        assert not table._default_manager.filter(owner=user).exists()
     assert not Fact.objects.exclude(status="forgotten").exists() and not job.rows.exists()
     assert reasons["tasks.json"] == "It was removed again."
     assert reasons["profile.json"] == "What it has changed stays."
@@ -216,12 +205,13 @@ def test_an_import_that_is_killed_at_any_statement_ends_with_the_same_rows(user:
     other = User.objects.create_user("other")
     content = chats(9)
     first = waiting(other, content)
-    number = statements_of(lambda: jobs.run(first.pk))
+    with counting() as statements:
+        jobs.run(first.pk)
     job = waiting(user, content)
     chance = random.Random(11)
     kills = 0
     for _ in range(20):
-        with killed_at(chance.randrange(2, number // 4)):
+        with counting(chance.randrange(2, len(statements) // 4)):
             try:
                 jobs.run(job.pk)
             except Killed as kill:
@@ -247,7 +237,8 @@ def test_an_undo_that_is_killed_at_any_statement_goes_on(user: User) -> None:
     content = chats(9)
     for_count = imported(other, content)
     import_undo.undo_import(user=other, job=for_count)
-    number = statements_of(lambda: import_undo.run(for_count.pk))
+    with counting() as statements:
+        import_undo.run(for_count.pk)
     job = imported(user, content)
     update_conversation(
         user=user, conversation=Conversation.objects.get(owner=user, title="Tea 8"), fields={"title": "X"}
@@ -256,7 +247,7 @@ def test_an_undo_that_is_killed_at_any_statement_goes_on(user: User) -> None:
     chance = random.Random(12)
     kills = 0
     for _ in range(20):
-        with killed_at(chance.randrange(2, number // 4)):
+        with counting(chance.randrange(2, len(statements) // 4)):
             try:
                 import_undo.run(job.pk)
             except Killed:
