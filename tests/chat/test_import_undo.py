@@ -24,7 +24,7 @@ from chat.conversations.importing import jobs
 from chat.conversations.services import update_conversation
 from chat.conversations.sharing import create_share
 from chat.memory.models import Fact
-from chat.models import Attachment, Conversation, Import, ImportedRow, Message
+from chat.models import Attachment, Conversation, Import, Message
 from core.audit.models import Entry
 from core.sentences import Sentence
 from files.models import File
@@ -54,7 +54,6 @@ LISTS: dict[str, list[dict[str, Any]]] = {
         {"code": "D2026-11-02-T02", "title": "Sweep", "archetype": "user"},
     ],
 }
-TABLES = (Conversation, Message, Attachment, File, Persona, Project, SavedPrompt, Fact, Task, ImportedRow)
 
 
 @pytest.fixture
