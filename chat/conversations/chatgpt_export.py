@@ -127,7 +127,9 @@ def _message(message: Message, key: str, role: str, content: JsonObject) -> Json
 def _attachment(attachment: Attachment) -> JsonObject:
     """Return an attached file. Without an id its bytes are not in the zip."""
     file = attachment.file
-    return {"name": attachment.name} | ({"id": _file_id(file), "size": file.size} if file else {})
+    if file is None:
+        return {"name": attachment.name}
+    return {"name": attachment.name, "id": _file_id(file), "size": file.size}
 
 
 def _file_id(file: File) -> str:
