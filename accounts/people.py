@@ -10,6 +10,7 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from io import StringIO
+from typing import cast
 from uuid import UUID
 
 from django.contrib.auth.models import AbstractUser, Group
@@ -21,8 +22,9 @@ from django.utils.translation import gettext_noop
 
 from accounts.access.delegation import group_outranks, require_rank
 from accounts.access.login import require_password_sign_in
+from accounts.groups.services import add_members, may_manage
 from accounts.mailing import sending, texts
-from accounts.models import ApiToken, User
+from accounts.models import ApiToken, PeopleGroup, User
 from accounts.services import end_all, revoke_token, save_user, set_rights
 from core.audit.services import record
 from core.background import enqueue
@@ -32,7 +34,7 @@ from core.sentences import Sentence
 
 MAX_LINES = 500
 MAX_MAILS_PER_ADDRESS = 5  # per request, if several accounts have the same address
-COLUMNS = ("username", "email", "name", "groups")
+COLUMNS = ("username", "email", "name", "groups", "rights")
 DELIMITERS = ",;\t"
 GROUP_SEPARATOR = re.compile(r"[|;]")
 
@@ -161,26 +163,59 @@ class LinesRefused(ProductError):
         self.errors = errors
 
 
-def import_people(*, user: AbstractUser, text: str) -> list[tuple[User, str]]:
-    """Invite all people in a table, or nobody if a line has an error. Returns the people with their keys.
+@dataclass(frozen=True, slots=True)
+class TablePerson:
+    """A new person of a table, with groups of administrators (`rights`) and groups of people."""
+
+    person: User
+    rights: Sequence[Group]
+    groups: Sequence[PeopleGroup]
+
+
+@dataclass(frozen=True, slots=True)
+class PeopleImport:
+    """The result of an import: the new people with their keys, and the people who had an account already."""
+
+    keys: Sequence[tuple[User, str]]
+    existing: Sequence[User]
+
+
+def import_people(*, user: AbstractUser, text: str) -> PeopleImport:
+    """Invite all new people in a table, or nobody if a line has an error. People with an account stay as they are.
+
+    Raises as `read_people`, `save_user`, `set_rights` and `add_members`.
+    """
+    table = read_people(user=user, text=text)
+    with transaction.atomic():
+        if table.people:
+            record(user=user, action="person.imported", changes={"people": len(table.people)})
+        keys = [(each.person, invite(user=user, person=each.person, groups=each.rights)) for each in table.people]
+        for group in dict.fromkeys(group for each in table.people for group in each.groups):
+            members = [each.person for each in table.people if group in each.groups]
+            add_members(user=cast("User", user), group=group, people=members)
+    return PeopleImport(keys, table.existing)
+
+
+def read_people(*, user: AbstractUser, text: str) -> "PeopleTable":
+    """Return the people in a table, and store nothing.
 
     The first line names the columns (`COLUMNS`); `username` is required. “|” separates groups. Raises `empty_table`,
-    `no_such_column`, `too_many_lines`, `LinesRefused`, and the errors of `save_user` and `set_rights`.
+    `no_such_column`, `not_csv`, `too_many_lines` and `LinesRefused`.
     """
     require_right(user, "add", User)
-    table = _PeopleTable(user, list(_lines(text)))
+    table = PeopleTable(user, list(_lines(text)))
     if table.errors:
         raise LinesRefused(table.errors)
-    with transaction.atomic():
-        record(user=user, action="person.imported", changes={"people": len(table.people)})
-        return [(person, invite(user=user, person=person, groups=groups)) for person, groups in table.people]
+    return table
 
 
 def _lines(text: str) -> Iterator[tuple[int, dict[str, str]]]:
     """Yield each non-empty line as its number and its cells by column name."""
     heading = text.lstrip("\ufeff").partition("\n")[0]
     if not heading.strip():
-        sentence = Sentence("The table is empty. Its first line names the columns: username, email, name, groups.")
+        sentence = Sentence(
+            "The table is empty. Its first line names the columns: username, email, name, groups, rights."
+        )
         raise ProductError("empty_table", sentence, status=422)
     delimiter = max(DELIMITERS, key=heading.count)
     rows = csv.reader(StringIO(text.lstrip("\ufeff")), delimiter=delimiter)
@@ -190,15 +225,24 @@ def _lines(text: str) -> Iterator[tuple[int, dict[str, str]]]:
         problem = Sentence("The column “username” is missing")
         if unknown:
             problem = Sentence("There is no column “{name}”", name=unknown[0][:40])
-        sentence = Sentence("{found}. The first line names the columns: username, email, name, groups.", found=problem)
+        sentence = Sentence(
+            "{found}. The first line names the columns: username, email, name, groups, rights.", found=problem
+        )
         raise ProductError("no_such_column", sentence, status=422)
-    for row in rows:
-        if any(cell.strip() for cell in row):
-            yield rows.line_num, {name: cell.strip() for name, cell in zip(names, row, strict=False)}
+    try:
+        for row in rows:
+            if any(cell.strip() for cell in row):
+                yield rows.line_num, {name: cell.strip() for name, cell in zip(names, row, strict=False)}
+    except csv.Error as error:  # a cell is longer than the limit of the module
+        sentence = Sentence("Line {number} is not CSV. Check its quotation marks.", number=rows.line_num)
+        raise ProductError("not_csv", sentence, status=422) from error
 
 
-class _PeopleTable:
-    """The `people` of a table with their groups, and the `errors` in its lines."""
+class PeopleTable:
+    """The new `people` of a table, the `existing` ones, and the `errors` in its lines.
+
+    A line is about an existing person if the user name and the e-mail address are theirs.
+    """
 
     def __init__(self, user: AbstractUser, lines: list[tuple[int, dict[str, str]]]) -> None:
         if not lines:
@@ -213,34 +257,48 @@ class _PeopleTable:
         self._user = user
         self._lines = lines
         self._line_of_name: dict[str, int] = {}
-        self.people: list[tuple[User, list[Group]]] = []
+        self.people: list[TablePerson] = []
+        self.existing: list[User] = []
         self.errors: list[LineError] = []
         for number, cells in lines:
             self.errors += [LineError(number, sentence) for sentence in self._read(number, cells)]
 
     @cached_property
-    def _existing_names(self) -> set[str]:
+    def _accounts(self) -> dict[str, User]:
+        """The accounts with the user names of the table."""
         names = [cells.get("username", "") for _, cells in self._lines]
-        return set(User.objects.filter(username__in=names).values_list("username", flat=True))
+        return {person.username: person for person in User.objects.filter(username__in=names)}
 
     @cached_property
-    def _groups(self) -> dict[str, tuple[Group, bool]]:
-        """The groups by name. The flag is true if the group gives rights that the user lacks."""
-        names = {name for _, cells in self._lines for name in _names(cells)}
+    def _rights(self) -> dict[str, tuple[Group, bool]]:
+        """The groups of administrators by name. The flag is true if the group gives rights that the user lacks."""
+        names = {name for _, cells in self._lines for name in _names(cells, "rights")}
         rows = Group.objects.filter(name__in=names)
         return {group.name: (group, group_outranks(group, self._user)) for group in rows}
 
+    @cached_property
+    def _groups(self) -> dict[str, tuple[PeopleGroup, bool]]:
+        """The groups of people by name. The flag is true if the user may change the members."""
+        names = {name for _, cells in self._lines for name in _names(cells, "groups")}
+        rows = PeopleGroup.objects.filter(name__in=names)
+        return {group.name: (group, may_manage(cast("User", self._user), group)) for group in rows}
+
     def _read(self, number: int, cells: dict[str, str]) -> Iterator[Sentence]:
-        """Read one line: add its person to `people`, and yield its errors."""
+        """Read one line: add its person to `people` or `existing`, and yield its errors."""
         name = cells.get("username", "")
-        if name in self._existing_names:
-            yield Sentence("The user name “{name}” is taken. Choose another one, or remove the line.", name=name)
+        account = self._accounts.get(name)
         if name and name in self._line_of_name:
             yield Sentence(
                 "Line {name} has the user name “{name2}”, too. Keep one of them.",
                 name=str(self._line_of_name[name]),
                 name2=name,
             )
+        elif account is not None:
+            if account.email.lower() == cells.get("email", "").lower():
+                self._line_of_name[name] = number
+                self.existing.append(account)
+                return
+            yield Sentence("The user name “{name}” is taken. Choose another one, or remove the line.", name=name)
         self._line_of_name.setdefault(name, number)
         first, _, last = cells.get("name", "").rpartition(" ")
         person = User(
@@ -252,25 +310,47 @@ class _PeopleTable:
             for field, problems in error.message_dict.items():
                 yield Sentence.verbatim(problems[0]).about(_LABELS[field])
         person.clean()
-        groups = []
-        for group in _names(cells):
-            row, outranks = self._groups.get(group, (None, False))
+        rights: list[Group] = []
+        groups: list[PeopleGroup] = []
+        yield from self._read_rights(cells, rights)
+        yield from self._read_groups(cells, groups)
+        self.people.append(TablePerson(person, rights, groups))
+
+    def _read_rights(self, cells: dict[str, str], rights: list[Group]) -> Iterator[Sentence]:
+        """Append the groups of administrators that a line names to `rights`, and yield the errors."""
+        for name in _names(cells, "rights"):
+            row, outranks = self._rights.get(name, (None, False))
             if row is None:
                 yield Sentence(
-                    ("There is no group “{group}”. Create it first, or correct the name. Separate groups with “|”."),
-                    group=group,
+                    "There is no group of administrators “{group}”. Create it first, or correct the name. Separate "
+                    "groups with “|”.",
+                    group=name,
                 )
             elif outranks:
                 yield Sentence(
-                    "The group “{group}” gives rights that you lack, so you cannot put anybody into it.", group=group
+                    "The group “{group}” gives rights that you lack, so you cannot put anybody into it.", group=name
                 )
             else:
+                rights.append(row)
+
+    def _read_groups(self, cells: dict[str, str], groups: list[PeopleGroup]) -> Iterator[Sentence]:
+        """Append the groups of people that a line names to `groups`, and yield the errors."""
+        for name in _names(cells, "groups"):
+            row, is_manager = self._groups.get(name, (None, False))
+            if row is None:
+                yield Sentence(
+                    "There is no group of people “{group}”. Create it first, or correct the name. Separate groups "
+                    "with “|”. Groups of administrators stand in the column “rights”.",
+                    group=name,
+                )
+            elif not is_manager:
+                yield Sentence("You may not change who is in the group “{group}”. Remove it from the line.", group=name)
+            else:
                 groups.append(row)
-        self.people.append((person, groups))
 
 
 _LABELS = {"username": "User name", "email": "E-mail", "first_name": "Name", "last_name": "Name"}
 
 
-def _names(cells: dict[str, str]) -> list[str]:
-    return [name.strip() for name in GROUP_SEPARATOR.split(cells.get("groups", "")) if name.strip()]
+def _names(cells: dict[str, str], column: str) -> list[str]:
+    return [name.strip() for name in GROUP_SEPARATOR.split(cells.get(column, "")) if name.strip()]

@@ -45,6 +45,7 @@ RIGHTS = {  # the words for Django's rights on the rows of a table
 KINDS = {"totp": "Authenticator app", "webauthn": "Passkey"}
 MAX_AT_ONCE = 500  # people per action in the list
 MAX_BYTES = 500_000  # maximum size of a table
+NAMED_GROUPS = 20  # groups of each kind that the page of the import names
 SIGNS_IN = gettext_noop(
     "Whether the person signs in with a password. Without a password, nobody can sign in to this account "
     "until a new link is used."
@@ -437,16 +438,20 @@ class UserAdmin(DjangoUserAdmin[User], RightsAdmin):  # type: ignore[misc]  # bo
         errors: Sequence[people.LineError] = ()
         if form.is_bound and form.is_valid():
             try:
-                keys = people.import_people(user=acting_user(request), text=form.cleaned_data["text"])
+                result = people.import_people(user=acting_user(request), text=form.cleaned_data["text"])
             except people.LinesRefused as error:
                 errors = error.errors
                 form.add_error(None, str(error.sentence))
             except ProductError as error:
                 form.add_error(None, str(error.sentence))
             else:
-                return self._links(request, keys)
-        groups = Group.objects.order_by("name").values_list("name", flat=True)[:20]
-        context = {"form": form, "wrong": errors, "groups": groups, "most": people.MAX_LINES}
+                if result.existing:
+                    sentence = Sentence("People who have an account already: {count}.", count=len(result.existing))
+                    self.message_user(request, sentence, messages.INFO)
+                return self._links(request, result.keys)
+        rights = Group.objects.order_by("name").values_list("name", flat=True)[:NAMED_GROUPS]
+        groups = PeopleGroup.objects.filter(everyone=False).values_list("name", flat=True)[:NAMED_GROUPS]
+        context = {"form": form, "wrong": errors, "groups": groups, "rights": rights, "most": people.MAX_LINES}
         page = self.page(request, "import", _("Import people from a table"), context)
         page.status_code = 422 if form.errors else 200
         return page

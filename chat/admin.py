@@ -23,7 +23,8 @@ from django.utils.translation import gettext_noop
 from accounts.models import User
 from chat.conversations.erasing import set_hold
 from chat.conversations.feedback import REASON_LABELS, describe_reasons, describe_seen_prompt
-from chat.conversations.importing.jobs import remove_import, retry_import
+from chat.conversations.import_undo import undo_import
+from chat.conversations.importing.jobs import pause_import, remove_import, retry_import
 from chat.ledger.overview import ASKING
 from chat.models import Conversation, Import, JudgedAnswer, Share, Summary, SummaryJob, Turn
 from chat.texts import admin as text_admin
@@ -381,7 +382,7 @@ class ImportAdmin(RecordAdmin):
         *("id", "owner", "status_label", "progress", "imported", "known", "skipped"),
         *("error_code", "what_went_wrong", "size", "can_be_tried_until", "created", "heartbeat", "finished", "attempt"),
     )
-    actions_detail: Any = ("retry", "remove")
+    actions_detail: Any = ("retry", "pause", "undo", "remove")
 
     def get_object(self, request: HttpRequest, object_id: str, from_field: str | None = None) -> Any:
         row: Import | None = super().get_object(request, object_id, from_field)
@@ -406,6 +407,27 @@ class ImportAdmin(RecordAdmin):
 
     def has_remove_permission(self, request: HttpRequest, object_id: str | None = None) -> bool:
         return acting_user(request).has_perm("chat.delete_import")
+
+    @confirmation_button(
+        "Pause",
+        icon="pause",
+        permission="retry",
+        ask="Pause this import?",
+        explain="What it has imported stays. “Try again” lets it go on.",
+    )
+    def pause(self, request: HttpRequest, form: Confirmation, object_id: str) -> HttpResponse:
+        return self._change(request, object_id, pause_import, gettext_noop("The import is paused."))
+
+    @confirmation_button(
+        "Undo",
+        icon="undo",
+        permission="retry",
+        ask="Remove everything that this import has brought?",
+        explain="Conversations, files, personas, projects, prompts, facts and tasks of this import are removed. What "
+        "its owner has continued or changed, shares or uses stays. The page of the import names it for the owner.",
+    )
+    def undo(self, request: HttpRequest, form: Confirmation, object_id: str) -> HttpResponse:
+        return self._change(request, object_id, undo_import, gettext_noop("The import is being undone."))
 
     @confirmation_button(
         "Try again",

@@ -55,6 +55,7 @@ urlpatterns = [
     path("shares/", conversations.shares, name="shares"),
     path("shares/<uuid:pk>/end/", conversations.end_share, name="end_share"),
     path("export/", conversations.export_all, name="export_all"),
+    path("export/for-others/", conversations.export_for_others, name="export_for_others"),
     path("import/", conversations.imports, name="imports"),
     path("import/<uuid:pk>/", conversations.import_one, name="import"),
     path("import/<uuid:pk>/retry/", conversations.retry_import, name="retry_import"),

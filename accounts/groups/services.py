@@ -136,9 +136,10 @@ def require_manager(user: User, group: PeopleGroup) -> None:
 
 
 @transaction.atomic
-def add_members(*, user: User, group: PeopleGroup, people: Collection[User]) -> int:
-    """Add people to a group. Returns the number of new members."""
-    require_manager(user, group)
+def add_members(*, user: User | None, group: PeopleGroup, people: Collection[User]) -> int:
+    """Add people to a group. Returns the number of new members. Without a user, the product itself acts."""
+    if user is not None:
+        require_manager(user, group)
     return len(_change_members(user, _lock(group.pk), people, ()))
 
 

@@ -329,7 +329,7 @@ class ImportViewSet(ScopedView, mixins.ListModelMixin, mixins.RetrieveModelMixin
     @extend_schema(request=None, responses={202: ImportSerializer})
     @action(detail=True, methods=["post"])
     def undo(self, request: Request, pk: str) -> Response:
-        """Remove everything that an ended import has made. What was continued or is in use stays.
+        """Remove everything that an ended import has made. What was continued or changed, is shared or is in use stays.
 
         Poll the import until its status is `undone`.
         """

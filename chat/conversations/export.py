@@ -4,7 +4,7 @@ import io
 import json
 import re
 import zipfile
-from collections.abc import AsyncIterator, Collection, Iterable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Iterable, Iterator, Sequence
 from operator import attrgetter
 from typing import Any, TypedDict
 from uuid import UUID
@@ -12,7 +12,7 @@ from uuid import UUID
 from asgiref.sync import sync_to_async
 from django.core.serializers.json import DjangoJSONEncoder
 from django.db import close_old_connections, transaction
-from django.db.models import Q, TextField
+from django.db.models import Q, QuerySet, TextField
 from django.db.models.functions import Cast, Length
 from django.utils import timezone
 
@@ -412,17 +412,18 @@ async def zip_everything(user: User) -> AsyncIterator[bytes]:
     `CONTENTS` describes it. `missing.txt` names the files whose bytes are lost. `chat.conversations.importing` reads
     it.
     """
-    async for piece in _iterate_async(_zip(user)):
+    async for piece in iterate_async(_zip(user)):
         yield piece
 
 
 async def zip_conversations(user: User, ids: Sequence[UUID]) -> AsyncIterator[bytes]:
     """Yield a zip of these of the user's conversations, written while it is sent."""
-    async for piece in _iterate_async(_zip(user, ids)):
+    async for piece in iterate_async(_zip(user, ids)):
         yield piece
 
 
-async def _iterate_async(pieces: Iterator[bytes]) -> AsyncIterator[bytes]:
+async def iterate_async(pieces: Iterator[bytes]) -> AsyncIterator[bytes]:
+    """Yield the pieces. Each is made in a thread."""
     while piece := await sync_to_async(_next_piece)(pieces):
         yield piece
 
@@ -436,7 +437,7 @@ def _next_piece(pieces: Iterator[bytes]) -> bytes:
 
 def _zip(user: User, ids: Sequence[UUID] | None = None) -> Iterator[bytes]:
     """Yield a zip of the conversations with these ids. Without ids it has all content of the person."""
-    sink = _Sink()
+    sink = ZipSink()
     rows = Conversation.objects.listed_for(user).select_related("persona", "project").order_by("pk")
     if ids is not None:
         rows = rows.filter(pk__in=ids)
@@ -535,8 +536,15 @@ def _check(check: JsonObject | None) -> JsonObject | None:
     return {**check, "note": Sentence.load(check["note"]).english} if check else check
 
 
-def _zip_originals(user: User, archive: zipfile.ZipFile, sink: "_Sink") -> Iterator[bytes]:
-    rows = File.objects.filter(owner=user).order_by("pk")
+def _zip_originals(user: User, archive: zipfile.ZipFile, sink: "ZipSink") -> Iterator[bytes]:
+    yield from zip_files(File.objects.filter(owner=user), archive, sink, _zip_path)
+
+
+def zip_files(
+    rows: QuerySet[File], archive: zipfile.ZipFile, sink: "ZipSink", path_of: Callable[[File], str]
+) -> Iterator[bytes]:
+    """Write the bytes of files into a zip, and the names of those whose bytes cannot be read into `missing.txt`."""
+    rows = rows.order_by("pk")
     last: UUID | None = None
     missing: list[str] = []
     while batch := list(rows.filter(pk__gt=last)[:BATCH_ROWS] if last else rows[:BATCH_ROWS]):
@@ -546,7 +554,7 @@ def _zip_originals(user: User, archive: zipfile.ZipFile, sink: "_Sink") -> Itera
             except ProductError:
                 missing.append(file.name)
                 continue
-            with content, archive.open(_zip_path(file), "w", force_zip64=True) as copy:
+            with content, archive.open(path_of(file), "w", force_zip64=True) as copy:
                 while piece := content.read(PIECE_BYTES):
                     copy.write(piece)
                     yield sink.take()
@@ -563,7 +571,7 @@ def _zip_path(file: File) -> str:
     return f"files/{safe} {str(file.pk)[-12:]}{ending}"
 
 
-class _Sink(io.RawIOBase):
+class ZipSink(io.RawIOBase):
     """Buffer for the bytes that a `ZipFile` writes. It cannot seek, so `ZipFile` never changes earlier bytes."""
 
     def __init__(self) -> None:

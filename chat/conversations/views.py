@@ -27,7 +27,7 @@ from accounts.access.login import fresh_sign_in, require_fresh
 from accounts.access.login_throttle import begin, require_password_tries
 from accounts.access.sessions import SignedInRequest as Request
 from accounts.models import User
-from chat.conversations import daily, import_undo, services, sharing
+from chat.conversations import chatgpt_export, daily, import_undo, services, sharing
 from chat.conversations import export as exporting
 from chat.conversations import search as searching
 from chat.conversations.importing import jobs as importing
@@ -454,6 +454,14 @@ def export_all(request: Request) -> StreamingHttpResponse:
     return _send_everything(request.user)
 
 
+@fresh_sign_in
+@require_GET
+def export_for_others(request: Request) -> StreamingHttpResponse:
+    """Send the conversations in ChatGPT's shape."""
+    exporting.record_export(user=request.user)
+    return _zip_response(chatgpt_export.zip_for_others(request.user))
+
+
 @csrf_exempt  # it changes nothing
 @require_GET
 def api_export(request: HttpRequest, pk: UUID) -> HttpResponse:
@@ -526,8 +534,11 @@ def imports(request: Request) -> HttpResponse:
 @with_row(importing.visible_import, "GET")
 def import_one(request: Request, job: Import) -> HttpResponse:
     """Show an import as a page, or as a fragment for the page that waits for it."""
-    # First the conversations that were not imported, since people look for these.
-    results = sorted(job.results, key=lambda result: ("skipped", "known", "imported").index(result["outcome"]))
+    # First the conversations that were not imported, since people look for these. After an undo, first what stays.
+    order = ["skipped", "known", "imported"]
+    if job.status == Import.Status.UNDONE:
+        order.reverse()
+    results = sorted(job.results, key=lambda result: order.index(result["outcome"]))
     context = {
         "section": "settings",
         "place": "import",

@@ -112,7 +112,8 @@ class ImportedRow(models.Model):
     """A row that an import has made. It outlives the row.
 
     `why` is the sentence about the parts of a conversation that could not be kept. `created` is the time at which the
-    row was complete, so a conversation with a newer message was continued here.
+    row was complete, so a conversation with a newer message was continued here. `fingerprint` is the row's at that
+    time (`importing.fingerprints`), empty for files.
     """
 
     class Kind(models.TextChoices):
@@ -122,11 +123,13 @@ class ImportedRow(models.Model):
         PROJECT = "project", "Project"
         PROMPT = "prompt", "Saved prompt"
         FACT = "fact", "Remembered fact"
+        TASK = "task", "Task"
 
     job = models.ForeignKey(Import, on_delete=models.CASCADE, related_name="rows")
     kind = models.CharField(max_length=20, choices=Kind)
     row = models.UUIDField()
     why = SentenceColumn(blank=True)
+    fingerprint = models.CharField(max_length=64, blank=True, default="", db_default="", editable=False)
     created = models.DateTimeField()
 
     class Meta:

@@ -1,7 +1,7 @@
 """Restore tasks of an export with their codes, times and statuses."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from uuid import UUID
 
@@ -41,9 +41,12 @@ class TaskCopy:
 
 @dataclass(slots=True)
 class RestoredTasks:
-    """The result of a restoration. `existing`: tasks whose code is used already. `refused`: texts that are no codes."""
+    """The result of a restoration: the ids of the stored tasks, parents first, and the codes that were not stored.
 
-    stored: int = 0
+    `existing`: the number of tasks whose code is used already. `refused`: texts that are no codes.
+    """
+
+    stored: list[UUID] = field(default_factory=list)
     existing: int = 0
     refused: Sequence[str] = ()
 
@@ -71,7 +74,7 @@ def restore_tasks(*, user: User, copies: Iterable[TaskCopy]) -> RestoredTasks:
         Task.objects.filter(pk=row.pk).update(created=copy.created)
         _use_number(user, row)
         existing[copy.code] = row.pk
-        result.stored += 1
+        result.stored.append(row.pk)
         if copy.moved_to:
             moved.append(copy)
     for copy in moved:

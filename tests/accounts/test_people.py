@@ -2,18 +2,21 @@
 
 from collections.abc import Callable
 from datetime import timedelta
+from io import StringIO
+from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
 from django.contrib.auth.models import Group, Permission
 from django.core.files.uploadedfile import SimpleUploadedFile
+from django.core.management import CommandError, call_command
 from django.test import Client
 from django.urls import reverse
 from django.utils import timezone
 
 from accounts import people
-from accounts.models import ApiToken, Session, User
+from accounts.models import ApiToken, PeopleGroup, Session, User
 from accounts.services import create_token
 from core.audit.models import Entry
 from core.errors import ProductError
@@ -146,7 +149,7 @@ def test_many_get_links_at_once_but_not_who_may_do_more(client: Client, staff: U
 
 
 def table(*lines: str) -> str:
-    return "\n".join(("username,email,name,groups", *lines))
+    return "\n".join(("username,email,name,rights", *lines))
 
 
 def imported(client: Client, text: str) -> Any:
@@ -184,7 +187,7 @@ def test_one_wrong_line_and_nobody_is_imported(admin_client: Client) -> None:
     assert "Line 2 has the user name “olga”, too" in wrong[1][1]
     assert wrong[2][1].startswith("E-mail: Enter a valid email address")
     assert wrong[3][1] == "User name: This field cannot be blank."
-    assert "There is no group “Nowhere”" in wrong[5][1]
+    assert "There is no group of administrators “Nowhere”" in wrong[5][1]
     assert "b d,,,Nowhere" in page.content.decode()
     assert User.objects.count() == 1
 
@@ -216,6 +219,65 @@ def test_a_table_gives_no_more_than_its_giver_has(client: Client, staff: User, s
     staff.user_permissions.remove(Permission.objects.get(codename="add_user"))
     assert imported(client, table("olga,,,")).status_code == 403
     assert not User.objects.filter(username="olga").exists()
+
+
+def test_people_of_a_table_are_put_into_groups_of_people(admin_client: Client) -> None:
+    sales, office = (PeopleGroup.objects.create(name=name) for name in ("Sales", "Office"))
+    text = "username,groups\nolga,Sales|Office\nbinh,Sales\nc,"
+    imported(admin_client, text)
+    assert sorted(person.username for person in sales.members.all()) == ["binh", "olga"]
+    assert [person.username for person in office.members.all()] == ["olga"]
+    assert Entry.objects.filter(action="people_group.members_changed").count() == 2
+    page = imported(admin_client, "username,groups\nd,Sale\ne,Everyone")
+    wrong = [str(each.sentence) for each in page.context["wrong"]]
+    assert "There is no group of people “Sale”" in wrong[0]
+    assert "“Everyone”" in wrong[1]
+    assert not User.objects.filter(username__in=["d", "e"]).exists()
+
+
+def test_a_table_does_not_change_people_who_are_here(admin_client: Client) -> None:
+    text = "username,email,name\nolga,olga@example.org,Olga\nbinh,,"
+    imported(admin_client, text)
+    before = Entry.objects.count()
+    page = imported(admin_client, text.replace(",Olga", ",Olga Petrova"))
+    assert "People who have an account already: 2." in page.content.decode()
+    assert page.context["links"] == [] and User.objects.get(username="olga").first_name == "Olga"
+    assert Entry.objects.count() == before
+    page = imported(admin_client, "username,email\nolga,other@example.org")
+    assert "The user name “olga” is taken" in page.content.decode()
+
+
+def test_a_cell_that_is_too_long_is_refused(admin_client: Client) -> None:
+    page = imported(admin_client, 'username,name\nolga,"' + "x" * 200_000)
+    assert "Line 2 is not CSV" in page.content.decode()
+
+
+def test_the_command_imports_a_table(admin_user: User, tmp_path: Path, settings: Any) -> None:
+    settings.SITE_URL = "https://chat.example.org"
+    sales = PeopleGroup.objects.create(name="Sales")
+    path = tmp_path / "people.csv"
+    path.write_text("username,email,name,groups\nolga,olga@example.org,Olga,Sales\nbinh,,,\n", encoding="utf-8-sig")
+
+    def run(**options: object) -> str:
+        out = StringIO()
+        call_command("import_people", str(path), administrator="admin", stdout=out, **options)
+        return out.getvalue()
+
+    assert run(dry_run=True) == "olga: a new account, groups: Sales\nbinh: a new account\n"
+    assert User.objects.count() == 1
+    report = run()
+    assert "olga: https://chat.example.org/welcome/" in report and report.endswith("2 new, 0 here already.\n")
+    assert [person.username for person in sales.members.all()] == ["olga"]
+    assert Entry.objects.get(action="person.imported").actor_id == admin_user.pk
+    assert run() == "0 new, 2 here already.\n" and User.objects.count() == 3
+    path.write_text("username,email\nc,\nolga,else@example.org\nd,nonsense\n")
+    with pytest.raises(CommandError) as refused:
+        run()
+    assert "Line 3: The user name “olga” is taken" in str(refused.value) and "Line 4: E-mail" in str(refused.value)
+    assert User.objects.count() == 3
+    path.write_bytes("username\nBình".encode("utf-16"))
+    with pytest.raises(CommandError, match="not written in UTF-8"):
+        run()
 
 
 def test_the_list_counts_no_further_than_it_must(

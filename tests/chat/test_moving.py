@@ -1,7 +1,9 @@
 """Moves of whole workspaces of Open WebUI and LibreChat by a command."""
 
 import json
+import random
 import sqlite3
+import uuid
 from datetime import UTC, datetime
 from io import StringIO
 from pathlib import Path
@@ -11,11 +13,10 @@ import bson
 import psycopg
 import pytest
 from bson.objectid import ObjectId
-from django.contrib.auth.models import Group, Permission
 from django.core.management import CommandError, call_command
 from django.db import connection
 
-from accounts.models import User
+from accounts.models import PeopleGroup, User
 from chat.conversations.importing import storing
 from chat.models import Attachment, Conversation, Import, ImportedRow, Message
 from files.models import File
@@ -113,9 +114,34 @@ def webui_rows() -> dict[str, list[dict[str, Any]]]:
     }  # fmt: skip
 
 
-def fill(execute: Any, mark: str) -> None:
+def generated_chat(number: int, chance: random.Random) -> dict[str, Any]:
+    """A chat as Open WebUI 0.12 stores it: edited questions, answers side by side, several answers in one second."""
+    messages: list[dict[str, Any]] = []
+    second = 0
+
+    def add(above: str | None, role: str, **more: Any) -> str:
+        nonlocal second
+        second += chance.choice([0, 1, 30])
+        key = str(uuid.UUID(int=chance.getrandbits(128)))
+        text = f"{role} {len(messages)} of {number}: " + " ".join(["trà xanh"] * chance.randrange(1, 40))
+        messages.append(webui_message(key, above, role, text, second, **more))
+        return key
+
+    above: str | None = None
+    for _ in range(chance.randrange(1, 6)):
+        question = ""
+        for _ in range(chance.choice([1, 1, 2])):
+            question = add(above, "user")
+        answers = [add(question, "assistant", modelIdx=index) for index in range(chance.choice([1, 1, 2]))]
+        above = chance.choice(answers)
+    owner = OLGA if number % 2 else IVAN
+    times = {"created_at": START + number, "updated_at": START + number + 900}
+    return webui_chat(f"g{number}", messages, str(above), user_id=owner, title=f"Chat {number}", **times)
+
+
+def fill(execute: Any, mark: str, workspace: dict[str, list[dict[str, Any]]]) -> None:
     """Write the rows with `execute`. Only columns of the tables above are written."""
-    for table, rows in webui_rows().items():
+    for table, rows in workspace.items():
         declared = TABLES.replace('"', "").partition(f"CREATE TABLE {table} (")[2].partition(");")[0]
         for row in rows:
             names = [name for name in row if f"{name} " in declared]
@@ -141,7 +167,7 @@ def sqlite(tmp_path: Path) -> str:
     path = tmp_path / "webui.db"
     with sqlite3.connect(path) as database:
         database.executescript(TABLES)
-        fill(database.execute, "?")
+        fill(database.execute, "?", webui_rows())
     database.close()
     return str(path)
 
@@ -179,17 +205,18 @@ def check_open_webui(people: dict[str, User]) -> None:
     assert open_blob(file=memories).read() == b"- Drinks tea.\n"
     new = User.objects.get(email="new@example.com")
     assert (new.username, new.is_active, new.has_usable_password()) == ("new", False, False)
-    assert [group.name for group in new.groups.all()] == ["Kitchen"]
+    assert [group.name for group in new.people_groups.all()] == ["Kitchen"]
 
 
 def test_a_workspace_of_open_webui_moves_from_an_sqlite_file(
     people: dict[str, User], sqlite: str, uploads: Path
 ) -> None:
-    strong = Group.objects.create(name="Strong")
-    strong.permissions.set(Permission.objects.all()[:1])
+    PeopleGroup.objects.create(name="Strong", claim="strong")
     report = run("import_openwebui", sqlite, uploads=uploads)
     check_open_webui(people)
-    assert [group.name for group in people["olga"].groups.all()] == ["Kitchen"]  # a group with rights gives nothing
+    groups = people["olga"].people_groups.all()
+    assert [(group.name, group.may, group.all_models) for group in groups] == [("Kitchen", [], False)]
+    assert not people["olga"].groups.exists()
     assert "Tools in Python: 1." in report and "was an administrator there" in report
     assert "Files without content, imported by name only: 1." in report
     job = Import.objects.get(owner=people["olga"])
@@ -220,6 +247,30 @@ def test_a_dry_run_lists_everything_and_stores_nothing(people: dict[str, User], 
         assert words in report
 
 
+def test_a_generated_workspace_moves_whole_and_once(people: dict[str, User], tmp_path: Path) -> None:
+    chance = random.Random(47)
+    chats = [generated_chat(number, chance) for number in range(40)]
+    path = tmp_path / "generated.db"
+    with sqlite3.connect(path) as database:
+        database.executescript(TABLES)
+        fill(database.execute, "?", {"user": webui_rows()["user"][:2], "chat": chats})
+    database.close()
+    run("import_openwebui", path)
+    for chat in chats:
+        row = Conversation.objects.get(imported_from=f"openwebui:{chat['id']}")
+        assert branches_here(row) == webui_branches(chat)
+        assert row.owner == people["olga" if chat["user_id"] == OLGA else "ivan"]
+        assert (row.title, row.created.timestamp(), row.updated.timestamp()) == (
+            chat["title"], chat["created_at"], chat["updated_at"],
+        )  # fmt: skip
+        history = chat["chat"]["history"]
+        assert row.leaf and row.leaf.text == history["messages"][history["currentId"]]["content"]
+    models = (Conversation, Message, Import, ImportedRow)
+    before = [model.objects.count() for model in models]
+    run("import_openwebui", path)
+    assert [model.objects.count() for model in models] == before
+
+
 def test_only_some_people_move(people: dict[str, User], sqlite: str) -> None:
     run("import_openwebui", sqlite, only=["IVAN@example.com"])
     assert {row.owner for row in Conversation.objects.all()} == {people["ivan"]}
@@ -243,7 +294,7 @@ def test_a_workspace_of_open_webui_moves_from_postgresql(people: dict[str, User]
         database.execute("SET search_path TO webui")
         try:
             database.execute(TABLES)
-            fill(database.execute, "%s")
+            fill(database.execute, "%s", webui_rows())
             place = f"host={values['host']}&port={values.get('port') or 5432}&options=-csearch_path%3Dwebui"
             run("import_openwebui", f"postgresql://{values['user']}@/{values['dbname']}?{place}", uploads=uploads)
         finally:
@@ -384,7 +435,7 @@ def test_a_workspace_of_librechat_moves_from_a_dump(people: dict[str, User], tmp
     }  # fmt: skip
     prompt = SavedPrompt.objects.get(owner=olga)
     assert (prompt.name, prompt.text) == ("mail", "Write a mail.")
-    assert [group.name for group in olga.groups.all()] == ["Kitchen"]
+    assert [group.name for group in olga.people_groups.all()] == ["Kitchen"]
     cat = Attachment.objects.get(message__conversation__owner=people["ivan"])
     assert cat.file and open_blob(file=cat.file).read() == b"%PDF cat"
     assert "Balances: 1." in report and "skipped “Gone”: It is temporary." in report

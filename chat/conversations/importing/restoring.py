@@ -33,7 +33,7 @@ from core.errors import ProductError
 from core.faces import FaceColour, FaceIcon
 from core.sentences import Sentence
 from files.models import File
-from files.services import clean_name, store
+from files.services import clean_name
 from llm.models import Effort
 from personas.models import BudgetProfile, Persona
 from personas.services import PersonaFields, create_persona
@@ -179,13 +179,13 @@ class OwnLists:
             return
         incoming.content.seek(0)
         try:
-            file = store(user=self.owner, name=name, content=Content(incoming.content, name=name))
+            with transaction.atomic():
+                file = self._journal.store_file(self.owner, name, Content(incoming.content, name=name))
+                if not file.repeated:
+                    File.objects.filter(pk=file.pk).update(created=not_in_future(incoming.row.moment("created")))
         except ProductError as error:
             self._file_tally.refuse(error.sentence)
             return
-        File.objects.filter(pk=file.pk).update(created=not_in_future(incoming.row.moment("created")))
-        if not file.repeated:
-            self._journal.add(ImportedRow.Kind.FILE, file.pk)
         self.files[key] = file
         self._file_tally.stored += 1
 
@@ -379,20 +379,21 @@ class OwnLists:
             return
         content = ContentFile("".join(lines).encode(), name=MEMORIES_FILE)
         try:
-            file = store(user=self.owner, name=MEMORIES_FILE, content=content)
+            file = self._journal.store_file(self.owner, MEMORIES_FILE, content)
         except ProductError as error:
             tally.refuse(error.sentence)
             return
         if file.repeated:
             tally.existing += len(lines)
             return
-        self._journal.add(ImportedRow.Kind.FILE, file.pk)
         tally.stored += len(lines)
         tally.remark(Sentence("They were imported as the file “{name}”, one per line.", name=MEMORIES_FILE))
 
     def _tasks(self, rows: Iterable[ExportedRow], tally: Tally) -> None:
-        result = restore_tasks(user=self.owner, copies=[self._task(row) for row in rows])
-        tally.stored = result.stored
+        with transaction.atomic():
+            result = restore_tasks(user=self.owner, copies=[self._task(row) for row in rows])
+            self._journal.add_several(ImportedRow.Kind.TASK, result.stored)
+        tally.stored = len(result.stored)
         tally.existing = result.existing
         tally.refused = len(result.refused)
         if result.refused:

@@ -39,7 +39,7 @@ from core.ids import new_id_at
 from core.lines import first_line
 from core.sentences import Sentence
 from files.models import File
-from files.services import clean_name, store
+from files.services import clean_name
 from llm.models import Model
 from projects.models import Project
 from projects.services import create_project
@@ -164,10 +164,7 @@ class ForeignRows:
 
     def store_file(self, name: str, content: "Content[Any]") -> File:
         """Store a file, and add it to the journal if it is new. Raises the errors of `files.services.store`."""
-        row = store(user=self.owner, name=name, content=content)
-        if not row.repeated:
-            self._journal.add(ImportedRow.Kind.FILE, row.pk)
-        return row
+        return self._journal.store_file(self.owner, name, content)
 
     def _store_files(self, foreign: ImportedConversation, losses: Losses) -> dict[str, list[StoredFile]]:
         """Return the files by the id of their message."""

@@ -8,17 +8,16 @@ import re
 from collections.abc import Iterable
 from itertools import count
 
-from django.contrib.auth.models import Group
 from django.core.exceptions import ValidationError
 from django.core.validators import validate_email
 from django.db import transaction
 
-from accounts.models import User
+from accounts.groups.services import add_members, save_group
+from accounts.models import PeopleGroup, User
 from chat.conversations.moving.sources import ForeignPerson
 from core.audit.services import record
 
 MAX_NAME_LENGTH = 140  # characters of a user name; its number comes behind
-MAX_GROUP = 150  # characters of a group's name
 _UNWANTED = re.compile(r"[^\w.@+-]+")
 
 
@@ -54,21 +53,20 @@ def create_account(person: ForeignPerson) -> User:
 
 @transaction.atomic
 def join_groups(user: User, names: Iterable[str]) -> list[str]:
-    """Put a person into these groups, which are made without rights. Return the names of the groups they joined."""
+    """Put a person into the groups of people with these names. Return the names of the groups they joined.
+
+    A missing group is made without rights. A group that follows a claim is left out, since the provider decides who is
+    in it.
+    """
     joined: list[str] = []
-    for name in names:
-        group = Group.objects.filter(name=name[:MAX_GROUP]).first()
-        if group is None:
-            group = Group.objects.create(name=name[:MAX_GROUP])
-            record(user=None, action="group.added", row=group, name=group.name)
-        # A group with rights is an administrators' one. Nobody gets rights because of a name in another product.
-        if not group.permissions.exists() and not user.groups.filter(pk=group.pk).exists():
-            user.groups.add(group)
+    for name in dict.fromkeys(" ".join(name.split())[: PeopleGroup.MAX_NAME].strip() for name in names):
+        group = PeopleGroup.objects.filter(name=name).first()
+        if group is None and name:
+            group = save_group(user=None, group=None, fields={"name": name})
+        if group is None or group.everyone or group.claim:
+            continue
+        if add_members(user=None, group=group, people=[user]):
             joined.append(group.name)
-    if joined:
-        record(
-            user=None, action="person.rights_changed", row=user, name=user.get_username(), changes={"groups": joined}
-        )
     return joined
 
 
