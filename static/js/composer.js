@@ -7,7 +7,7 @@
  * complete. A draft is kept per conversation, in this browser, until it is sent.
  */
 import { draftOf, dropDraft, forget, isWritten, keepDraft, refuse, restore } from "./drafts.js";
-import { all, announce, around, find, need, opensElsewhere, parse, say } from "./page.js";
+import { all, announce, around, find, hasSpeech, need, opensElsewhere, parse, say, speechServer } from "./page.js";
 import { Attachments } from "./uploads.js";
 import { whoAnswers } from "./who.js";
 
@@ -22,12 +22,13 @@ const touch = matchMedia("(pointer: coarse)");
  */
 
 /**
- * The button is shown where the browser turns speech into text.
+ * The button is shown where the browser, or a server of the workspace, turns speech into text.
  * @param {HTMLFormElement} form @param {HTMLTextAreaElement} text @param {(text: string) => void} tell
  */
 function offerDictation(form, text, tell) {
   const button = need(HTMLButtonElement, "#dictate", form);
-  button.hidden = !(window.SpeechRecognition ?? window.webkitSpeechRecognition);
+  button.hidden = !hasSpeech("transcriptions");
+  if (speechServer("transcriptions")) button.title = button.dataset.byServer ?? "";
   button.addEventListener("click", async () => {
     const { dictate } = await import("./speech.js");
     dictate(button, text, tell);
