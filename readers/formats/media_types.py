@@ -222,6 +222,8 @@ def sound_type(head: bytes, name: str) -> str:
 
     `name` decides between sound and video in an MP4 container, which browsers also record to.
     """
+    if encodings.is_text(head):  # a text may begin with “ID3”
+        return ""
     kind = next((kind for signature, kind in _SOUND_SIGNATURES if signature.match(head)), "")
     if not kind and name.lower().endswith((".m4a", ".m4b")) and _CONTAINER.match(head):
         return "audio/mp4"

@@ -199,10 +199,20 @@ def test_an_uploaded_recording_becomes_text_with_times(
     assert [str(note) for note in file.notes] == [
         "Transcribed by the speech server “Ours transcription”. The text may have errors."
     ]
-    assert Chunk.objects.filter(file=file, text__contains="500 euros").exists()
+    assert Chunk.objects.filter(file=file, text__contains="500 euros").exists() and file.is_sound
     assert hears.recordings[-1]["file"] == content and name not in hears.recordings[-1]["file_name"]
     call = ModelCall.objects.get(person=person.user, purpose="transcript")
     assert call.seconds == 3_727
+
+
+def test_a_text_and_a_video_are_no_recordings(
+    hears: ScriptedSpeechServer, application: Application, person: Person
+) -> None:
+    text = settled(upload(person, "ID3 tags have the title of a song.", "tags.txt"))
+    assert (text.status, text.media_type) == ("ready", "text/plain")
+    video = settled(upload(person, b"\x00\x00\x00\x20ftypisom" + bytes([7]) * 90, "film.mp4"))
+    assert (video.error_code, "This is a video" in str(video.problem)) == ("unsupported", True)
+    assert hears.recordings == []
 
 
 def test_a_recording_that_fails_stays_and_is_transcribed_when_it_is_tried_again(
