@@ -14,6 +14,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from functools import partial
+from pathlib import Path
 from uuid import UUID
 
 from django.db import transaction
@@ -46,6 +47,8 @@ SLOTS = 4  # files that one process reads at the same time; each takes up to 1 G
 # Files that one process indexes at the same time; each is in memory with all its chunks. Indexing holds Python's lock
 # most of the time, so more slots take more memory and hardly less time.
 INDEXING_SLOTS = 2
+# Recordings that one process has transcribed at the same time. Each may take minutes, so they do not get all slots.
+SOUND_SLOTS = 2
 SLOTS_PER_PERSON = 2  # slots for one person, so that slow files do not hold up other people; about one per processor
 MAX_READS = 2
 # One file may have bytes that cannot be opened. After this many such files, the storage counts as unavailable.
@@ -57,8 +60,14 @@ READABLE = (File.Status.READY, File.Status.TOO_LONG)
 INTERRUPTED = gettext_noop("Reading it was interrupted twice. Try again; if that fails too, upload it in parts.")
 BYTES_LOST = gettext_noop("The storage has lost its content. Upload it again.")
 
-# The storage, or Redis with the passwords of files, is not available. That does not count as an attempt on the file.
-UNAVAILABLE_ERRORS = (storage.StorageUnavailable, RedisError)
+
+class NoSoundSlot(Exception):
+    """All slots for recordings are in use. The file waits for one of them."""
+
+
+# The storage, Redis with the passwords of files, or a slot is not available. That does not count as an attempt on the
+# file.
+UNAVAILABLE_ERRORS = (storage.StorageUnavailable, RedisError, NoSoundSlot)
 
 READS = JobKind(
     model=File,
@@ -84,6 +93,7 @@ INDEXINGS = JobKind(
 
 logger = logging.getLogger(__name__)
 _slots = threading.BoundedSemaphore(SLOTS)
+_sound_slots = threading.BoundedSemaphore(SOUND_SLOTS)
 _indexing_slots = threading.BoundedSemaphore(INDEXING_SLOTS)
 
 
@@ -229,8 +239,7 @@ def _read_and_store(file: File) -> bool:
         with storage.local_path(file) as path:
             server = active_server(SpeechServer.Kind.TRANSCRIPTION)
             if server is not None and (sound := sound_of(path, file.name)):
-                recording = read_recording(server, path, sound, file.owner_id)
-                return _store(file, recording.extracted, recording.notes)
+                return _transcribe_and_store(file, server, path, sound)
             key = passwords.take(file)
             progress = partial(_store_progress, file)
             extracted = read(
@@ -238,11 +247,21 @@ def _read_and_store(file: File) -> bool:
             )
     except ReaderError as error:
         return _fail(file, error.code, error.sentence.template)
-    except ProductError as error:
-        return _fail(file, error.code, error.sentence)
     except FileNotFoundError:
         return _fail(file, "lost", BYTES_LOST)
     return _store(file, _keep_opened_members(file, extracted))
+
+
+def _transcribe_and_store(file: File, server: SpeechServer, path: Path, media_type: str) -> bool:
+    if not _sound_slots.acquire(blocking=False):
+        raise NoSoundSlot
+    try:
+        recording = read_recording(server, path, media_type, file.owner_id)
+    except ProductError as error:
+        return _fail(file, error.code, error.sentence)
+    finally:
+        _sound_slots.release()
+    return _store(file, recording.extracted, recording.notes)
 
 
 def _keep_opened_members(file: File, extracted: Extracted) -> Extracted:

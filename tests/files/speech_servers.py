@@ -10,6 +10,7 @@ import asyncio
 import io
 import json
 import re
+import threading
 import wave
 from email import message_from_bytes
 from email.policy import HTTP
@@ -26,18 +27,21 @@ MP3 = b"ID3\x04\x00\x00\x00\x00\x00\x00" + b"\xff\xfb\x90\x00" + bytes([7]) * 40
 FORMATS = {"json", "text", "srt", "verbose_json", "vtt"}
 MAX_CONTENT = 26_214_400  # bytes, OpenAI's limit
 MAX_INPUT = 4_096  # characters, OpenAI's limit
+PAUSE = 60  # seconds that a request waits at most
 
 
 class ScriptedSpeechServer(RawServer):
     """The speech server. `like`: whose behaviour it has: openai, gpt-4o, whisper.cpp, vllm, litellm, localai or plain.
 
     `recordings`: the fields of the valid requests for transcriptions. `spoken`: the bodies of those for speech.
-    `broken` replaces every answer; None answers nothing.
+    `broken` replaces every answer; None answers nothing. Requests wait while `open` is not set.
     """
 
     def __init__(self, like: str = "openai", *, broken: bytes | None = b"") -> None:
         super().__init__(self._play_answer)
         self.like, self.broken = like, broken
+        self.open = threading.Event()
+        self.open.set()
         self.recordings: list[dict[str, Any]] = []
         self.spoken: list[dict[str, Any]] = []
 
@@ -48,6 +52,7 @@ class ScriptedSpeechServer(RawServer):
     async def _play_answer(self, head: str, writer: asyncio.StreamWriter) -> None:
         if self.broken is None:
             await asyncio.Event().wait()
+        await asyncio.to_thread(self.open.wait, PAUSE)
         writer.write(self.broken or self._answer_to(head))
 
     def _answer_to(self, head: str) -> bytes:

@@ -26,7 +26,7 @@ from tests.files.collections import new_owner
 from tests.files.speech_servers import KEY, MP3, SECONDS, SEGMENTS, TEXT, ScriptedSpeechServer, row_of, wav
 from tests.files.stored import settled, upload
 from tests.llm.raw_server import answer
-from tests.product import Caller
+from tests.product import Caller, until
 
 TIMED = "[0:00] Good morning.\n[0:02] The fee is 500 euros.\n[1:02:05] Goodbye."
 
@@ -245,6 +245,19 @@ def test_a_recording_without_words_or_beyond_a_bound_says_so(
     Limit.objects.create(user=person.user, unit="speech", per="month", amount=0)
     refused = settled(upload(person, wav(4), "other.wav"))
     assert (refused.error_code, "minutes of speech a month" in str(refused.problem)) == ("limit_reached", True)
+
+
+def test_recordings_wait_for_one_another_and_not_the_documents_beside_them(
+    hears: ScriptedSpeechServer, application: Application, person: Person, stranger: Person
+) -> None:
+    hears.open.clear()
+    files = [upload(each, wav(number), f"{number}.wav") for number, each in enumerate((person, stranger), start=2)]
+    until(lambda: len(hears.heads) == len(files), "both slots are taken")
+    files.append(upload(person, wav(4), "4.wav"))
+    assert settled(upload(person, "A document.")).status == "ready"
+    assert [File.objects.get(pk=file.pk).unread for file in files] == [True] * 3 and len(hears.heads) == 2
+    hears.open.set()
+    assert [settled(file).status for file in files] == ["ready"] * 3
 
 
 def test_without_a_server_a_recording_is_refused_as_before(application: Application, person: Person) -> None:
