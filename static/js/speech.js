@@ -66,19 +66,25 @@ async function record(address, button, field, tell) {
   const recorder = new MediaRecorder(stream, { audioBitsPerSecond: 32_000 });
   /** @type {Blob[]} */
   const pieces = [];
-  recorder.addEventListener("dataavailable", ({ data }) => pieces.push(data));
+  const showLength = () => tell(sayOfSpeech("recording", { count: pieces.length }));
+  recorder.addEventListener("dataavailable", ({ data }) => {
+    pieces.push(data);
+    if (recorder.state === "recording") showLength();
+  });
   const limit = setTimeout(() => recorder.stop(), MOST_SECONDS * 1000);
   recorder.addEventListener("stop", () => {
     clearTimeout(limit);
     end(stream);
     listening = null;
     button.ariaPressed = "false";
-    transcribe(new Blob(pieces, { type: recorder.mimeType }), address, button, field, tell);
+    const recording = new Blob(pieces, { type: recorder.mimeType });
+    if (recording.size) transcribe(recording, address, button, field, tell);
+    else tell(sayOfSpeech("silent"));
   });
   listening = { stop: () => recorder.stop(), leave: () => end(stream) };
   button.ariaPressed = "true";
-  tell(sayOfSpeech("recording"));
-  recorder.start();
+  showLength();
+  recorder.start(1000); // a piece a second
 }
 
 /** Switches the microphone off. @param {MediaStream} stream */

@@ -97,6 +97,7 @@ def test_a_server_of_the_workspace_writes_down_what_is_recorded_and_reads_answer
     served.broken = raw_answer("{}", status="503 Service Unavailable")
     dictate.click()
     expect(dictate).to_have_attribute("aria-pressed", "true")
+    expect(page.get_by_role("status").filter(has_text="Recording: 1 s.")).to_be_visible()
     dictate.click()
     status = page.get_by_role("status").filter(has_text="press the microphone to send it again")
     expect(status).to_be_visible()
