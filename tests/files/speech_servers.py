@@ -167,8 +167,8 @@ def _fields(head: str, body: bytes) -> dict[str, Any]:
     form = message_from_bytes(f"Content-Type: {kind[1]}\r\n\r\n".encode() + body, policy=HTTP)
     fields: dict[str, Any] = {}
     for part in form.iter_parts():
-        name = part.get_param("name", header="content-disposition")
-        content = part.get_payload(decode=True)
+        name = str(part.get_param("name", header="content-disposition"))
+        content: Any = part.get_payload(decode=True)
         if part.get_filename():
             fields["file_name"] = part.get_filename()
             fields[name] = content
