@@ -40,6 +40,7 @@ GROUPS = {
         "files.File": "description",
         "files.Embedder": "graph_3",
         "files.Reranker": "sort",
+        "files.SpeechServer": "mic",
         "projects.Project": "folder",
         "projects.Invitation": "mail",
     },

@@ -36,6 +36,7 @@ from config.api_docs import contracts, examples, schema
 from config.dashboard_admin import doctor_page, people_page
 from config.http import app, health, metrics
 from files import api
+from files.speech.api import SpeechView, SpokenView, TranscriptionView
 from personas import api as personas_api
 from projects import api as projects_api
 from projects.planner import api as task_api
@@ -160,6 +161,9 @@ urlpatterns = [
     path("api/v1/conversations/<uuid:pk>/export/", views.api_export, name="export"),
     path("api/v1/export/", views.api_export_all, name="export-all"),
     path("api/v1/usage/", UsageView.as_view(), name="usage"),
+    path("api/v1/speech/", SpeechView.as_view(), name="speech"),
+    path("api/v1/speech/transcriptions/", TranscriptionView.as_view(), name="transcriptions"),
+    path("api/v1/speech/spoken/", SpokenView.as_view(), name="spoken"),
     path("api/v1/search/", conversations_api.SearchView.as_view(), name="search"),
     path("api/v1/max-selected-document-tokens/", DocumentBudgetView.as_view(), name="document-budget"),
     path("api/v1/workspace/", WorkspaceView.as_view(), name="workspace"),

@@ -18,7 +18,8 @@ from core.crypto import secret_state
 from core.errors import ModelError
 from core.sentences import Sentence
 from files.index import reranking
-from files.models import Embedder, File, Reranker
+from files.models import Embedder, File, Reranker, SpeechServer
+from files.speech import services as speech
 from llm.admin import KeyedAdmin
 from llm.forms import ProviderForm
 
@@ -223,4 +224,86 @@ class RerankerAdmin(OneActiveAdmin, KeyedAdmin):  # type: ignore[misc]  # Unfold
             object_id,
             active=False,
             done=lambda row: Sentence("{reranker} no longer orders the passages of searches.", reranker=row),
+        )
+
+
+class SpeechServerForm(ProviderForm):
+    class Meta:
+        model = SpeechServer
+        fields: ClassVar = [
+            *("name", "kind", "base_url", "model", "voice", "preferred", "largest", "patience"),
+            *("minute_price", "character_price"),
+        ]
+
+    def clean(self) -> dict[str, Any]:
+        cleaned = super().clean()
+        kind = cleaned.get("kind", self.instance.kind)
+        if kind == SpeechServer.Kind.SPEECH and not cleaned.get("voice") and "voice" in self.fields:
+            self.add_error("voice", gettext("Text to speech needs a voice, such as alloy."))
+        return cleaned
+
+
+@admin.register(SpeechServer)
+class SpeechServerAdmin(OneActiveAdmin, KeyedAdmin):  # type: ignore[misc]  # Unfold's own bases differ so
+    """Speech servers. None is used before an administrator switches it on."""
+
+    empty_words = "No speech server yet: recordings are not transcribed, and speech is left to browsers."
+    kind = "speech_server"
+    form = SpeechServerForm
+    list_display = ("name", "kind", "model", "base_url", "key_state", "state")
+    list_filter = ("kind",)
+    search_fields = ("name", "base_url", "model")
+    actions_detail = ("try_it", "use", "stop_using")
+    general = (*SpeechServerForm.Meta.fields, "state")
+    readonly_fields = ("key_state", "state")
+
+    def get_readonly_fields(self, request: HttpRequest, obj: Any = None) -> Any:
+        """Return also the kind of a stored server: at most one of each kind is active."""
+        return (*self.readonly_fields, "kind") if obj else self.readonly_fields
+
+    def save_model(self, request: HttpRequest, obj: Any, form: Any, change: Any) -> None:
+        speech.store_speech_server(user=acting_user(request), server=obj, api_key=form.api_key)
+
+    def store_active(self, user: AbstractUser, row: Any, *, active: bool) -> None:
+        speech.use_speech_server(user=user, server=row, active=active)
+
+    @confirmation_button(
+        "Test it",
+        icon="network_check",
+        ask="Send this server a short request now?",
+        explain="It gets one second of silence to transcribe, or a short sentence to read. A paid service may charge "
+        "for it.",
+    )
+    def try_it(self, request: HttpRequest, form: Confirmation, object_id: str) -> HttpResponse:
+        server = self.row(request, object_id)
+        try:
+            sentence = speech.try_speech_server(server=server)
+        except ModelError as error:
+            return self.back(request, server, error.sentence.about(server), messages.ERROR)
+        return self.back(request, server, sentence)
+
+    @confirmation_button(
+        "Use it",
+        icon="check_circle",
+        ask="Use this server for speech?",
+        explain="It replaces the active server of its kind. It gets the recordings that people upload or dictate, or "
+        "the answers that they have read aloud.",
+    )
+    def use(self, request: HttpRequest, form: Confirmation, object_id: str) -> HttpResponse:
+        return self.switch(
+            request, object_id, active=True, done=lambda row: Sentence("{server} is now used for speech.", server=row)
+        )
+
+    @confirmation_button(
+        "Stop using it",
+        icon="block",
+        ask="Stop using this server?",
+        explain="New recordings are then not transcribed, or only browsers read aloud. Transcribed files stay.",
+    )
+    def stop_using(self, request: HttpRequest, form: Confirmation, object_id: str) -> HttpResponse:
+        return self.switch(
+            request,
+            object_id,
+            active=False,
+            done=lambda row: Sentence("{server} is no longer used for speech.", server=row),
         )

@@ -2,9 +2,10 @@
 
 1. `read_waiting` claims the file as a job (`READS`), then other waiting files. It needs a slot of this process.
 2. `_read_and_store` has `readers` read the bytes in a confined process; a model may read scanned pages.
-3. `_store` writes text, chunks and status in one transaction, unless the claim is lost.
-4. `index_waiting` indexes each file that has chunks (`INDEXINGS`). It needs a slot of this process, too.
-5. If a reader is lost, the sweeper lets its file wait again. After `MAX_READS` lost readers, the file fails.
+3. A recording is not read: the workspace's speech server transcribes it, if there is one.
+4. `_store` writes text, chunks and status in one transaction, unless the claim is lost.
+5. `index_waiting` indexes each file that has chunks (`INDEXINGS`). It needs a slot of this process, too.
+6. If a reader is lost, the sweeper lets its file wait again. After `MAX_READS` lost readers, the file fails.
 """
 
 import logging
@@ -13,6 +14,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from functools import partial
+from pathlib import Path
 from uuid import UUID
 
 from django.db import transaction
@@ -31,8 +33,10 @@ from files import passwords, storage
 from files.index import chunking
 from files.index.chunks import build_chunks
 from files.index.indexing import index_chunks
-from files.models import Chunk, File, FileText, RecognisedPage
+from files.models import Chunk, File, FileText, RecognisedPage, SpeechServer
 from files.registry import page_reader
+from files.speech.recordings import read_recording, sound_of
+from files.speech.services import active_server
 from files.undrawn import forget_failures
 from llm import tokens
 from llm.models import Model
@@ -43,6 +47,8 @@ SLOTS = 4  # files that one process reads at the same time; each takes up to 1 G
 # Files that one process indexes at the same time; each is in memory with all its chunks. Indexing holds Python's lock
 # most of the time, so more slots take more memory and hardly less time.
 INDEXING_SLOTS = 2
+# Recordings that one process has transcribed at the same time. Each may take minutes, so they do not get all slots.
+SOUND_SLOTS = 2
 SLOTS_PER_PERSON = 2  # slots for one person, so that slow files do not hold up other people; about one per processor
 MAX_READS = 2
 # One file may have bytes that cannot be opened. After this many such files, the storage counts as unavailable.
@@ -54,8 +60,14 @@ READABLE = (File.Status.READY, File.Status.TOO_LONG)
 INTERRUPTED = gettext_noop("Reading it was interrupted twice. Try again; if that fails too, upload it in parts.")
 BYTES_LOST = gettext_noop("The storage has lost its content. Upload it again.")
 
-# The storage, or Redis with the passwords of files, is not available. That does not count as an attempt on the file.
-UNAVAILABLE_ERRORS = (storage.StorageUnavailable, RedisError)
+
+class NoSoundSlot(Exception):
+    """All slots for recordings are in use. The file waits for one of them."""
+
+
+# The storage, Redis with the passwords of files, or a slot is not available. That does not count as an attempt on the
+# file.
+UNAVAILABLE_ERRORS = (storage.StorageUnavailable, RedisError, NoSoundSlot)
 
 READS = JobKind(
     model=File,
@@ -81,6 +93,7 @@ INDEXINGS = JobKind(
 
 logger = logging.getLogger(__name__)
 _slots = threading.BoundedSemaphore(SLOTS)
+_sound_slots = threading.BoundedSemaphore(SOUND_SLOTS)
 _indexing_slots = threading.BoundedSemaphore(INDEXING_SLOTS)
 
 
@@ -224,6 +237,9 @@ def _read(file: File) -> bool:
 def _read_and_store(file: File) -> bool:
     try:
         with storage.local_path(file) as path:
+            server = active_server(SpeechServer.Kind.TRANSCRIPTION)
+            if server is not None and (sound := sound_of(path, file.name)):
+                return _transcribe_and_store(file, server, path, sound)
             key = passwords.take(file)
             progress = partial(_store_progress, file)
             extracted = read(
@@ -234,6 +250,18 @@ def _read_and_store(file: File) -> bool:
     except FileNotFoundError:
         return _fail(file, "lost", BYTES_LOST)
     return _store(file, _keep_opened_members(file, extracted))
+
+
+def _transcribe_and_store(file: File, server: SpeechServer, path: Path, media_type: str) -> bool:
+    if not _sound_slots.acquire(blocking=False):
+        raise NoSoundSlot
+    try:
+        recording = read_recording(server, path, media_type, file.owner_id)
+    except ProductError as error:
+        return _fail(file, error.code, error.sentence)
+    finally:
+        _sound_slots.release()
+    return _store(file, recording.extracted, recording.notes)
 
 
 def _keep_opened_members(file: File, extracted: Extracted) -> Extracted:
@@ -272,10 +300,11 @@ def _put_back(file: File) -> None:
 
 
 @transaction.atomic
-def _fail(file: File, code: str, sentence: str) -> bool:
+def _fail(file: File, code: str, reason: Sentence | str) -> bool:
     """Mark a claimed file as failed, and send its webhooks. Returns False, since there is nothing to index."""
-    if _finish(file, status=File.Status.FAILED, error_code=code, error=sentence):
-        _send_webhooks(file, "file.failed", File.Status.FAILED, code=code, detail=sentence)
+    sentence = Sentence.of(reason)
+    if _finish(file, status=File.Status.FAILED, error_code=code, error=sentence.dump()):
+        _send_webhooks(file, "file.failed", File.Status.FAILED, code=code, detail=sentence.english)
     return False
 
 
@@ -284,12 +313,16 @@ def _finish(file: File, **fields: object) -> bool:
     return bool(READS.claimed(file).update(**{"attempt": 0, "heartbeat": None, **fields}))
 
 
-def _store(file: File, extracted: Extracted) -> bool:
-    """Store text, chunks and status in one transaction. Returns whether there are chunks to index."""
+def _store(file: File, extracted: Extracted, notes: Sequence[Sentence] = ()) -> bool:
+    """Store text, chunks and status in one transaction. Returns whether there are chunks to index.
+
+    `notes`: sentences about the text, before those of the reader.
+    """
     size = _count_tokens(extracted)
     limit = largest_input()
     status = File.Status.TOO_LONG if limit is not None and size > limit else File.Status.READY
     still_closed = closed_notice(extracted)
+    reader_notes = [Sentence(note.template, **note.values) for note in (*extracted.notes, still_closed) if note]
     chunks = build_chunks(file, extracted.media_type, extracted.text, extracted.spans)
     with transaction.atomic():
         ended = _finish(
@@ -301,9 +334,7 @@ def _store(file: File, extracted: Extracted) -> bool:
             width=extracted.width,
             height=extracted.height,
             error_code=File.HOLDS_LOCKED if still_closed else "",
-            error="\n".join(
-                Sentence(note.template, **note.values).dump() for note in (*extracted.notes, still_closed) if note
-            ),
+            error="\n".join(each.dump() for each in (*notes, *reader_notes)),
             encoding=extracted.encoding,
             chunker=chunking.VERSION,
             heartbeat=Now() if chunks else None,  # the sweeper skips a row without a heartbeat

@@ -23,14 +23,15 @@ class Limit(models.Model):
 
     Without a person, a group or a token, it holds for each person. If several limits apply, all of them hold.
 
-    `amount` is in the unit: tokens, US dollars, turns, bytes, or turns at once. `per` is the period of the limit, a day
-    or a month in the workspace's time zone. It is empty for a limit that holds at any moment.
+    `amount` is in the unit: tokens, US dollars, turns, minutes, bytes, or turns at once. `per` is the period of the
+    limit, a day or a month in the workspace's time zone. It is empty for a limit that holds at any moment.
     """
 
     class Unit(models.TextChoices):
         TOKENS = "tokens", _("Tokens")
         MONEY = "money", _("US dollars")
         TURNS = "turns", _("Turns")
+        SPEECH = "speech", _("Minutes of speech")
         STORAGE = "storage", _("Bytes stored")
         LIVE_TURNS = "live_turns", _("Turns at once")
 
@@ -38,7 +39,12 @@ class Limit(models.Model):
         DAY = "day", _("A day")
         MONTH = "month", _("A month")
 
-    USED_UP = (Unit.TOKENS, Unit.MONEY, Unit.TURNS)  # within a day or month; the other units have limits at any moment
+    USED_UP = (
+        Unit.TOKENS,
+        Unit.MONEY,
+        Unit.TURNS,
+        Unit.SPEECH,
+    )  # within a day or month; the other units have limits at any moment
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
     user = models.ForeignKey(
@@ -70,7 +76,10 @@ class Limit(models.Model):
     )
     unit = models.CharField(max_length=10, choices=Unit)
     per = models.CharField(
-        max_length=5, choices=Per, blank=True, help_text="For tokens, money and turns. The other limits have no period."
+        max_length=5,
+        choices=Per,
+        blank=True,
+        help_text="For tokens, money, turns and minutes. The other limits have no period.",
     )
     amount = models.DecimalField(
         max_digits=20,
@@ -91,7 +100,8 @@ class Limit(models.Model):
                 name="limit_for_one",
             ),
             models.CheckConstraint(
-                condition=Q(unit__in=["tokens", "money", "turns"]) ^ Q(per=""), name="limit_of_a_time_or_a_moment"
+                condition=Q(unit__in=["tokens", "money", "turns", "speech"]) ^ Q(per=""),
+                name="limit_of_a_time_or_a_moment",
             ),
         ]
 
@@ -115,12 +125,12 @@ class Limit(models.Model):
         if sum(each is not None for each in (self.user_id, self.group_id, self.token_id)) > 1:
             problems["user"] = gettext("Choose a person, a group or a token, and only one of them.")
         if self.unit in self.USED_UP and not self.per:
-            problems["per"] = gettext("Choose a day or a month for tokens, money and turns.")
+            problems["per"] = gettext("Choose a day or a month for tokens, money, turns and minutes.")
         elif self.unit and self.unit not in self.USED_UP and self.per:
             problems["per"] = gettext("Leave this empty: storage and turns at once have limits at any moment.")
         if self.token_id is not None and self.unit and self.unit not in self.USED_UP:
             problems["unit"] = gettext(
-                "A token can have limits of tokens, money and turns. Set the others for its person."
+                "A token can have limits of tokens, money, turns and minutes. Set the others for its person."
             )
         if self.unit == self.Unit.LIVE_TURNS and self.amount is not None and self.amount < 1:
             problems["amount"] = gettext("The minimum is one turn at once. With zero, no answer could begin.")

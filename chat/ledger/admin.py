@@ -87,7 +87,7 @@ class ModelCallAdmin(RecordAdmin):
             "of_persona",
         ),
         *("provider_name", "model_name", "input", "cached_input", "cache_written", "output", "reasoning"),
-        *("counted", "money"),
+        *("seconds", "counted", "money"),
     )
     actions_list: Any = ("sums",)
     of_group = column("group_id", "Group")

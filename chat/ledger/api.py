@@ -76,6 +76,7 @@ class UsageRowSerializer(serializers.Serializer[UsageLine]):
     )
     output = serializers.IntegerField(source="figures.output", help_text="Tokens written, including reasoning.")
     reasoning = serializers.IntegerField(source="figures.reasoning", help_text="The part of `output` for reasoning.")
+    seconds = serializers.IntegerField(source="figures.seconds", help_text="Seconds of sound that was read or spoken.")
     money = MoneyField(source="figures.cost", help_text="US dollars, at the prices at the time of each call.")
     unpriced = serializers.IntegerField(
         source="figures.unpriced", help_text="Calls without a price, which `money` does not contain."

@@ -9,7 +9,7 @@
 The answer of the last turn that a limit admits may exceed the limit. The next turn is refused.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from decimal import Decimal
@@ -40,23 +40,23 @@ _ANSWERS = (str(ModelCall.Purpose.ANSWER), str(ModelCall.Purpose.RUN))
 # The usage of a user: the stored sums of past days, the calls since then, and the reservations of turns and readings.
 _PERSON_USAGE_SQL = """
     SELECT FALSE AS of_token, FALSE AS reserved, FALSE AS today,
-        s.input + s.output AS tokens, s.cost AS money, s.answers AS turns
+        s.input + s.output AS tokens, s.cost AS money, s.answers AS turns, s.seconds AS seconds
     FROM chat_personsum s
     WHERE s.person_id = %(person)s AND s.day_id >= %(first)s AND s.day_id <= (SELECT day FROM summed)
     UNION ALL
     SELECT FALSE, FALSE, c.created >= %(today)s, c.input + c.output, c.cost,
-        (c.number = 1 AND c.purpose = ANY(%(answers)s))::int
+        (c.number = 1 AND c.purpose = ANY(%(answers)s))::int, c.seconds
     FROM chat_modelcall c
     WHERE c.person_id = %(person)s AND c.created >= (
         SELECT GREATEST(%(since)s, ((max(day) + 1)::timestamp AT TIME ZONE %(zone)s)) FROM summed
     )
     UNION ALL
-    SELECT FALSE, TRUE, TRUE, t.reserved_tokens, t.reserved_cost, 1
+    SELECT FALSE, TRUE, TRUE, t.reserved_tokens, t.reserved_cost, 1, 0
     FROM chat_turn t JOIN chat_conversation c ON c.id = t.conversation_id
     WHERE c.owner_id = %(person)s AND t.status IN ('queued', 'running')
     UNION ALL
     SELECT FALSE, TRUE, TRUE, GREATEST(0, r.tokens - COALESCE(used.tokens, 0)),
-        GREATEST(0, r.cost - COALESCE(used.cost, 0)), 0
+        GREATEST(0, r.cost - COALESCE(used.cost, 0)), 0, 0
     FROM chat_reading r CROSS JOIN LATERAL (
         SELECT sum(m.input + m.output) AS tokens, sum(m.cost) AS cost FROM chat_modelcall m WHERE m.reading_id = r.id
     ) used
@@ -64,15 +64,16 @@ _PERSON_USAGE_SQL = """
 """
 _PROGRAM_USAGE_SQL = """
     SELECT TRUE AS of_token, FALSE AS reserved, c.created >= %(today)s AS today,
-        c.input + c.output AS tokens, c.cost AS money, (c.number = 1 AND c.purpose = ANY(%(answers)s))::int AS turns
+        c.input + c.output AS tokens, c.cost AS money, (c.number = 1 AND c.purpose = ANY(%(answers)s))::int AS turns,
+        c.seconds AS seconds
     FROM chat_modelcall c WHERE c.token_id = %(token)s AND c.created >= %(since)s
     UNION ALL
-    SELECT TRUE, TRUE, TRUE, t.reserved_tokens, t.reserved_cost, 1
+    SELECT TRUE, TRUE, TRUE, t.reserved_tokens, t.reserved_cost, 1, 0
     FROM chat_turn t JOIN chat_conversation c ON c.id = t.conversation_id
     WHERE c.owner_id = %(person)s AND t.token_id = %(token)s AND t.status IN ('queued', 'running')
     UNION ALL
     SELECT TRUE, TRUE, TRUE, GREATEST(0, r.tokens - COALESCE(used.tokens, 0)),
-        GREATEST(0, r.cost - COALESCE(used.cost, 0)), 0
+        GREATEST(0, r.cost - COALESCE(used.cost, 0)), 0, 0
     FROM chat_reading r CROSS JOIN LATERAL (
         SELECT sum(m.input + m.output) AS tokens, sum(m.cost) AS cost FROM chat_modelcall m WHERE m.reading_id = r.id
     ) used
@@ -80,10 +81,14 @@ _PROGRAM_USAGE_SQL = """
 """
 _USAGE_SQL = """
 WITH summed AS (SELECT max(day) AS day FROM chat_usageday WHERE zone = %(zone)s AND by_person)
-SELECT of_token, reserved, today, COALESCE(sum(tokens), 0), COALESCE(sum(money), 0), COALESCE(sum(turns), 0)
+SELECT of_token, reserved, today, COALESCE(sum(tokens), 0), COALESCE(sum(money), 0), COALESCE(sum(turns), 0),
+    round(COALESCE(sum(seconds), 0) / 60.0, 3)
 FROM ({of}) used GROUP BY of_token, reserved, today
 """
-_SUMMED_UNITS = (Limit.Unit.TOKENS, Limit.Unit.MONEY, Limit.Unit.TURNS)  # in the order of the columns
+# In the order of the columns.
+_SUMMED_UNITS = (Limit.Unit.TOKENS, Limit.Unit.MONEY, Limit.Unit.TURNS, Limit.Unit.SPEECH)
+_TURN_UNITS = (Limit.Unit.TOKENS, Limit.Unit.MONEY, Limit.Unit.TURNS)  # units that turns use up
+_SPEECH_UNITS = (Limit.Unit.TOKENS, Limit.Unit.MONEY, Limit.Unit.SPEECH)  # units that calls of speech servers use up
 
 
 class LimitJson(TypedDict):
@@ -133,10 +138,12 @@ class LimitState:
         }
 
 
-def get_limits(person: UUID, token: UUID | None, version: UUID | None) -> list[Limit]:
-    """Return the limits that a turn uses up: the limits of the user, and of the API token if there is one."""
+def get_limits(
+    person: UUID, token: UUID | None, version: UUID | None, units: Collection[str] = _TURN_UNITS
+) -> list[Limit]:
+    """Return the limits of the user, and of the API token if there is one, that work of these units uses up."""
     limits = [*limits_of_person(person, version), *limits_of_token(token, version)]
-    return [each for each in limits if each.unit in Limit.USED_UP]
+    return [each for each in limits if each.unit in units]
 
 
 def load_states(person: UUID, limits: Sequence[Limit]) -> list[LimitState]:
@@ -229,6 +236,13 @@ def require_available(person: UUID, token: UUID | None) -> None:
             raise _refusal(state)
 
 
+def require_speech_available(person: UUID, token: UUID | None) -> None:
+    """Raise `limit_reached` (429) if tokens, money or minutes of speech are used up. As `require_available`."""
+    for state in load_states(person, get_limits(person, token, None, _SPEECH_UNITS)):
+        if state.reached():
+            raise _refusal(state)
+
+
 def _refusal(state: LimitState, prompt: PlannedPrompt | None = None) -> ProductError:
     limit = state.limit
     now = timezone.now()
@@ -286,6 +300,18 @@ def _sentence(state: LimitState, *, only_reserved: bool) -> Sentence:
                 most=most,
                 resets=resets,
             )
+        case Limit.Unit.SPEECH, Limit.Per.DAY:
+            return Sentence(
+                "You have reached the limit of {most} minutes of speech a day. It resets at {resets}.",
+                most=most,
+                resets=resets,
+            )
+        case Limit.Unit.SPEECH, _:
+            return Sentence(
+                "You have reached the limit of {most} minutes of speech a month. It resets at {resets}.",
+                most=most,
+                resets=resets,
+            )
         case _, Limit.Per.DAY:
             return Sentence(
                 "You have reached the limit of {most} turns a day. It resets at {resets}. Your text is kept.",
@@ -327,7 +353,7 @@ def load_all_states(person: User, token: UUID | None = None) -> list[LimitJson]:
                     "resets": None,
                 }
             )
-    used_up = load_states(person.pk, get_limits(person.pk, token, None))
+    used_up = load_states(person.pk, get_limits(person.pk, token, None, Limit.USED_UP))
     return [*(state.as_json() for state in used_up), *at_once]
 
 
@@ -353,6 +379,8 @@ def describe_limit(state: LimitJson) -> LimitWords:
         (Limit.Unit.MONEY, Limit.Per.MONTH): _("Money a month"),
         (Limit.Unit.TURNS, Limit.Per.DAY): _("Turns a day"),
         (Limit.Unit.TURNS, Limit.Per.MONTH): _("Turns a month"),
+        (Limit.Unit.SPEECH, Limit.Per.DAY): _("Minutes of speech a day"),
+        (Limit.Unit.SPEECH, Limit.Per.MONTH): _("Minutes of speech a month"),
         (Limit.Unit.STORAGE, None): _("Stored"),
         (Limit.Unit.LIVE_TURNS, None): _("Turns at once"),
     }

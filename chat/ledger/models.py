@@ -55,14 +55,15 @@ class ModelCall(models.Model):
     """Model call with its tokens and its cost, at the prices of that time.
 
     Rows never change, except those of running calls that the product makes for itself (`chat.ledger.asking`,
-    `chat.ledger.searching`). Calls of embedders and re-rankers have no `model`; they have its name, and the name of
-    the embedder or re-ranker as `provider_name`.
+    `chat.ledger.searching`, `chat.ledger.speaking`). Calls of embedders, re-rankers and speech servers have no `model`;
+    they have its name, and the name of the server as `provider_name`.
 
     `number` counts the calls of a turn from 1. Tokens are those that the provider reports. Where it reports none, for
     example for an aborted call, they are our own count, and `counted` is true. `cached_input` and `cache_written` are
-    parts of `input`, and `reasoning` is a part of `output`. `cost` is in US dollars, exact; it is null if the model
-    had no price. `token`: the API token of the program that asked. `group`: the group that the usage of the user
-    counted to at the time (`accounts.access.rights.billing_group`). Both ids stay when token or group are deleted.
+    parts of `input`, and `reasoning` is a part of `output`. `cost` is in US dollars, exact; it is null if the model had
+    no price. `seconds`: the duration of the sound that a speech server read or spoke. `token`: the API token of the
+    program that asked. `group`: the group that the usage of the user counted to at the time
+    (`accounts.access.rights.billing_group`). Both ids stay when token or group are deleted.
     """
 
     class Purpose(models.TextChoices):
@@ -77,6 +78,8 @@ class ModelCall(models.Model):
         FULL_READ = "full_read", gettext_lazy("Full reading")
         EMBEDDING = "embedding", gettext_lazy("Embedding")
         RERANKING = "reranking", gettext_lazy("Re-ranking")
+        TRANSCRIPT = "transcript", gettext_lazy("Transcription")
+        SPEECH = "speech", gettext_lazy("Reading aloud")
 
     USED = ("input", "cached_input", "cache_written", "output", "reasoning", "counted", "cost")
 
@@ -99,6 +102,7 @@ class ModelCall(models.Model):
     cache_written = models.PositiveIntegerField(default=0)
     output = models.PositiveIntegerField()
     reasoning = models.PositiveIntegerField(default=0)
+    seconds = models.PositiveIntegerField(default=0, db_default=0)
     counted = models.BooleanField(default=False)
     cost = models.DecimalField(max_digits=26, decimal_places=12, null=True)
     created = models.DateTimeField(auto_now_add=True)
@@ -216,6 +220,7 @@ class SumOfCalls(models.Model):
     cache_written = models.PositiveBigIntegerField(db_default=0)
     output = models.PositiveBigIntegerField()
     reasoning = models.PositiveBigIntegerField(db_default=0)
+    seconds = models.PositiveBigIntegerField(db_default=0)
     unpriced = models.PositiveIntegerField(db_default=0)
     cost = models.DecimalField(max_digits=26, decimal_places=12, null=True)
 

@@ -34,6 +34,7 @@ CALL_AGGREGATES: Mapping[str, Any] = {
     "cache_written": Sum("cache_written", default=0),
     "output": Sum("output", default=0),
     "reasoning": Sum("reasoning", default=0),
+    "seconds": Sum("seconds", default=0),
     "cost": Sum("cost"),
 }
 # The columns of the CSV, one row for each call.
@@ -55,6 +56,7 @@ COLUMNS = (
     "cache_written",
     "output",
     "reasoning",
+    "seconds",
     "counted",
     "cost",
 )
@@ -76,7 +78,7 @@ class UsageFigures:
     """Sums over model calls.
 
     `answers`: number of turns, counted by their first calls. `unpriced`: number of calls without a price. `input` to
-    `reasoning` are tokens. `cost` is in US dollars; None where no call had a price.
+    `reasoning` are tokens, `seconds` those of sound. `cost` is in US dollars; None where no call had a price.
     """
 
     calls: int = 0
@@ -87,6 +89,7 @@ class UsageFigures:
     cache_written: int = 0
     output: int = 0
     reasoning: int = 0
+    seconds: int = 0
     cost: Decimal | None = None
 
     def __add__(self, other: Self) -> Self:
@@ -100,6 +103,7 @@ class UsageFigures:
             self.cache_written + other.cache_written,
             self.output + other.output,
             self.reasoning + other.reasoning,
+            self.seconds + other.seconds,
             sum(priced, Decimal(0)) if priced else None,
         )
 
@@ -131,7 +135,14 @@ def midnight(day: date, zone: tzinfo) -> datetime:
 
 def describe_usage(sums: UsageFigures) -> str:
     """Return “1,234 read, 1,000 of them cached, 200 written · $0.0042”; without a price only the tokens."""
-    return " · ".join(filter(None, [describe_tokens(sums), describe_cost(sums)]))
+    return " · ".join(filter(None, [describe_tokens(sums), describe_sound(sums), describe_cost(sums)]))
+
+
+def describe_sound(sums: UsageFigures) -> str:
+    """Return the minutes of sound, rounded up; empty if there were none."""
+    minutes = -(-sums.seconds // 60)
+    words = ngettext("%(count)s minute of speech", "%(count)s minutes of speech", minutes)
+    return words % {"count": grouped(minutes)} if minutes else ""
 
 
 def describe_tokens(sums: UsageFigures) -> str:

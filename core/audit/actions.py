@@ -29,6 +29,7 @@ _VERBS_BY_KIND = {
     "tool_grant": "connected disconnected",
     "embedder": "added changed deleted activated",
     "reranker": "added changed deleted switched_on switched_off",
+    "speech_server": "added changed deleted switched_on switched_off",
     "system_prompt": "added activated",
     "summary_prompt": "added activated",
     "prompt_text": "added activated built_in_activated",

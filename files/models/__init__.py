@@ -1,4 +1,5 @@
 from files.models.file import Chunk, Embedder, File, FileText, Posting, RecognisedPage
 from files.models.reranker import Reranker
+from files.models.speech_server import SpeechServer
 
-__all__ = ["Chunk", "Embedder", "File", "FileText", "Posting", "RecognisedPage", "Reranker"]
+__all__ = ["Chunk", "Embedder", "File", "FileText", "Posting", "RecognisedPage", "Reranker", "SpeechServer"]

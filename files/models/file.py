@@ -165,6 +165,11 @@ class File(models.Model):
         return self.width is not None
 
     @property
+    def is_sound(self) -> bool:
+        """Return whether the file is a recording, whose text is a transcript."""
+        return self.media_type in media_types.SOUNDS
+
+    @property
     def converted(self) -> bool:
         """Return whether users and models get a converted form of the file, which is stored separately."""
         return self.media_type in (*media_types.CONVERTED, media_types.HEIC)

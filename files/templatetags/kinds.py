@@ -34,4 +34,6 @@ def kind_in_words(media_type: str) -> str | Promise:
     """Return the name of a media type, or the media type itself if it has no name. An unread file has a dash."""
     if media_type.startswith("image/"):
         return gettext_lazy("Picture")
+    if media_type.startswith("audio/"):
+        return gettext_lazy("Recording")
     return KINDS.get(media_type, media_type or "–")

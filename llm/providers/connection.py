@@ -9,6 +9,7 @@ import json
 import weakref
 from collections.abc import Mapping
 from contextlib import suppress
+from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Any
 from urllib.parse import unquote, urlsplit, urlunsplit
@@ -38,6 +39,15 @@ NETWORK_ERRORS = (aiohttp.ClientError, OSError)
 # Statuses of redirects that are followed, by the method of the request.
 _POST_REDIRECTS = (307, 308)
 _GET_REDIRECTS = (301, 302, 303, 307, 308)
+
+
+@dataclass(frozen=True, slots=True)
+class RequestBody:
+    """The body of a POST. `accept`: the media types that may be answered."""
+
+    content: bytes
+    media_type: str = "application/json"
+    accept: str = "application/json"
 
 
 class Connection:
@@ -81,16 +91,7 @@ class Connection:
         A release before the end of its body closes the connection. Raises `ModelError`, also for a status of 300 or
         more.
         """
-        content = None
-        if body is not None:
-            content = json.dumps(body, ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode()
-        try:
-            async with asyncio.timeout(
-                CONNECT_TIMEOUT + self._silence_timeout + len(content or b"") / MIN_UPLOAD_SPEED
-            ):
-                response = await self._follow_redirects(path, content)
-        except (*NETWORK_ERRORS, ValueError) as error:  # ValueError: a redirect to an invalid URL
-            raise to_model_error(error, started=False) from error
+        response = await self.exchange(path, None if body is None else json_body(body))
         if response.status < 300:
             return response
         if response.status < 400:
@@ -100,13 +101,29 @@ class Connection:
             error_body = await read_body(response)
         except ModelError:
             error_body = b""  # the status is enough
-        raise errors.from_answer(response.status, response.headers, error_body, self._api_key)
+        raise self.refusal(response, error_body)
+
+    async def exchange(self, path: str, body: RequestBody | None) -> ClientResponse:
+        """Send a POST with `body`, or a GET without one, and return the answer with any status.
+
+        The caller must release the answer. Raises `ModelError` if there is none.
+        """
+        size = 0 if body is None else len(body.content)
+        try:
+            async with asyncio.timeout(CONNECT_TIMEOUT + self._silence_timeout + size / MIN_UPLOAD_SPEED):
+                return await self._follow_redirects(path, body)
+        except (*NETWORK_ERRORS, ValueError) as error:  # ValueError: a redirect to an invalid URL
+            raise to_model_error(error, started=False) from error
+
+    def refusal(self, response: ClientResponse, body: bytes) -> ModelError:
+        """Return the error of an answer with an error status."""
+        return errors.from_answer(response.status, response.headers, body, self._api_key)
 
     async def close(self) -> None:
         if self._client_session is not None:
             await self._client_session.close()
 
-    async def _follow_redirects(self, path: str, body: bytes | None) -> ClientResponse:
+    async def _follow_redirects(self, path: str, body: RequestBody | None) -> ClientResponse:
         """Send a request, follow its redirects, and return the last response.
 
         A redirect that would turn a POST into a GET is not followed, since no model answers a GET. Another origin gets
@@ -126,19 +143,19 @@ class Connection:
             url = target
         raise errors.wrong_endpoint_error()
 
-    async def _request(self, url: URL, body: bytes | None, secrets: Mapping[str, str]) -> ClientResponse:
+    async def _request(self, url: URL, body: RequestBody | None, secrets: Mapping[str, str]) -> ClientResponse:
         """Send one request. If it reused a connection that the server had closed, send it again on another one."""
         proxy = self._proxy(url)
         headers = {"Accept": "application/json", "User-Agent": "Glasshouse", **tracing.headers(), **secrets}
         if body is not None:
-            headers["Content-Type"] = "application/json"
+            headers |= {"Content-Type": body.media_type, "Accept": body.accept}
         while True:
             connection = SimpleNamespace(reused=False)
             try:
                 return await self._session().request(
                     "GET" if body is None else "POST",
                     url,
-                    data=body,
+                    data=None if body is None else body.content,
                     headers=headers,
                     allow_redirects=False,
                     proxy=proxy,
@@ -176,6 +193,11 @@ class Connection:
             )
             raise ModelError("provider_unreachable", sentence, retryable=False)
         return proxy
+
+
+def json_body(body: Mapping[str, Any], accept: str = "application/json") -> RequestBody:
+    content = json.dumps(body, ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode()
+    return RequestBody(content, accept=accept)
 
 
 def _close_session(session: aiohttp.ClientSession, loop: asyncio.AbstractEventLoop) -> None:

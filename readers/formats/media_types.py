@@ -38,8 +38,10 @@ SVG = "image/svg+xml"
 IMAGES = {"image/png": "PNG", "image/jpeg": "JPEG", "image/gif": "GIF", "image/webp": "WEBP"}  # Pillow's names
 CONVERTED = {"image/tiff": "TIFF", "image/bmp": "BMP", "image/avif": "AVIF"}  # converted for display
 HEIC = "image/heic"
+# Sound, which no reader reads: the product has a server transcribe it.
+SOUNDS = ("audio/mpeg", "audio/mp4", "audio/wav", "audio/ogg", "audio/flac", "audio/webm")
 
-_HEAD_BYTES = 4_096
+HEAD_BYTES = 4_096  # bytes at the beginning of a file that tell its type
 _IMAGE_SIGNATURES = (
     (re.compile(rb"\x89PNG\r\n\x1a\n"), "image/png"),
     (re.compile(rb"\xff\xd8\xff"), "image/jpeg"),
@@ -96,6 +98,15 @@ _UNSUPPORTED_SIGNATURES = (
     (re.compile(rb"\x1f\x8b|BZh\d|\xfd7zXZ\x00|7z\xbc\xaf\x27\x1c|Rar!\x1a\x07|\x28\xb5\x2f\xfd", re.S), "archive"),
     (re.compile(rb"\x7fELF|MZ.{58}|\xca\xfe\xba\xbe|\xcf\xfa\xed\xfe", re.S), "program"),
 )
+_SOUND_SIGNATURES = (
+    (re.compile(rb"....ftypM4[AB]", re.S), "audio/mp4"),
+    (re.compile(rb"ID3|\xff[\xfa\xfb\xf2\xf3]"), "audio/mpeg"),
+    (re.compile(rb"RIFF....WAVE", re.S), "audio/wav"),
+    (re.compile(rb"OggS"), "audio/ogg"),
+    (re.compile(rb"fLaC"), "audio/flac"),
+    (re.compile(rb"\x1a\x45\xdf\xa3.{0,60}webm", re.S), "audio/webm"),
+)
+_CONTAINER = re.compile(rb"....ftyp", re.S)  # of sound and of videos, which only the name tells apart
 # Entries in the root of compound files (MS-CFB), in lower case, with the kind of the file. A protected file of Office
 # has the whole document in one stream.
 _ROOT_ENTRY_KINDS = (
@@ -161,7 +172,7 @@ _TYPES_BY_SUFFIX = {
 }
 PLAIN = "text/plain"
 XML = "text/xml"
-# All types that `media_type` returns, and HEIC, for which `media_type` raises `unsupported`.
+# All types that `media_type` and `sound_type` return, and HEIC, for which `media_type` raises `unsupported`.
 KNOWN_TYPES = tuple(
     sorted(
         {
@@ -169,6 +180,7 @@ KNOWN_TYPES = tuple(
             *(kind for _, kind in _IMAGE_SIGNATURES),
             *(DOC, DOCX, PPT, PPTX, XLS, XLSX, XLSB, MSG),
             *OPEN_DOCUMENTS,
+            *SOUNDS,
             *_TYPES_BY_SUFFIX.values(),
         }
     )
@@ -182,7 +194,7 @@ def media_type(path: Path, name: str) -> str:
     whose rights are managed, and `damaged` for a broken container.
     """
     with path.open("rb") as source:
-        head = source.read(_HEAD_BYTES)
+        head = source.read(HEAD_BYTES)
     for pattern, kind in _IMAGE_SIGNATURES:
         if pattern.match(head):
             return kind
@@ -203,6 +215,19 @@ def media_type(path: Path, name: str) -> str:
             "unsupported", next((kind for signature, kind in _UNSUPPORTED_SIGNATURES if signature.match(head)), "")
         )
     return _text_type(head, name)
+
+
+def sound_type(head: bytes, name: str) -> str:
+    """Return the media type of a recording by its first `HEAD_BYTES` bytes; "" for another file.
+
+    `name` decides between sound and video in an MP4 container, which browsers also record to.
+    """
+    if encodings.is_text(head):  # a text may begin with “ID3”
+        return ""
+    kind = next((kind for signature, kind in _SOUND_SIGNATURES if signature.match(head)), "")
+    if not kind and name.lower().endswith((".m4a", ".m4b")) and _CONTAINER.match(head):
+        return "audio/mp4"
+    return kind
 
 
 def is_compound(path: Path) -> bool:

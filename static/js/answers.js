@@ -4,7 +4,7 @@
  * @typedef {import("./live.js").WireEvent} WireEvent
  */
 import { whenReleased } from "./live.js";
-import { all, around, find, need, opensNewTab, placeBeside, previewKind, say } from "./page.js";
+import { all, around, find, hasSpeech, need, opensNewTab, placeBeside, previewKind, say } from "./page.js";
 
 // --- growing ---
 
@@ -375,7 +375,7 @@ document.addEventListener("click", async ({ target }) => {
 
 /** Shows the controls that need scripts. @param {HTMLElement} root */
 export function showScriptControls(root) {
-  for (const button of all(HTMLElement, "[data-read-aloud]", root)) button.hidden = !("speechSynthesis" in window);
+  for (const button of all(HTMLElement, "[data-read-aloud]", root)) button.hidden = !hasSpeech("spoken");
   for (const button of all(HTMLElement, "[data-copy-answer]", root)) button.hidden = false;
   for (const button of all(HTMLElement, "[data-again]", root)) button.hidden = !againMenu;
   for (const table of all(HTMLElement, ".prose .table:not(:has(+ .table-acts))", root)) offerTable(table);

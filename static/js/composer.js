@@ -7,7 +7,7 @@
  * browser keeps a draft for each conversation until it is sent.
  */
 import { discardDraft, isChanged, readDraft, removeDraft, restoreDraft, saveDraft, showRefusal } from "./drafts.js";
-import { all, announce, around, find, need, opensNewTab, parse, say } from "./page.js";
+import { all, announce, around, find, hasSpeech, need, opensNewTab, parse, say, speechServer } from "./page.js";
 import { Attachments } from "./uploads.js";
 import { setUpModelChoice } from "./who.js";
 
@@ -22,12 +22,13 @@ const touch = matchMedia("(pointer: coarse)");
  */
 
 /**
- * The button is shown where the browser turns speech into text.
+ * The button is shown where the browser, or a server of the workspace, turns speech into text.
  * @param {HTMLFormElement} form @param {HTMLTextAreaElement} text @param {(text: string) => void} tell
  */
 function offerDictation(form, text, tell) {
   const button = need(HTMLButtonElement, "#dictate", form);
-  button.hidden = !(window.SpeechRecognition ?? window.webkitSpeechRecognition);
+  button.hidden = !hasSpeech("transcriptions");
+  if (speechServer("transcriptions")) button.title = button.dataset.byServer ?? "";
   button.addEventListener("click", async () => {
     const { dictate } = await import("./speech.js");
     dictate(button, text, tell);

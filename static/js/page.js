@@ -92,6 +92,31 @@ export function sentences(id) {
 
 export const say = sentences("words");
 
+// --- speech ---
+
+/** Whether the browser can do it by itself. @param {"transcriptions" | "spoken"} part */
+function hasEngine(part) {
+  return part === "spoken"
+    ? "speechSynthesis" in window
+    : !!(window.SpeechRecognition ?? window.webkitSpeechRecognition);
+}
+
+/**
+ * @param {"transcriptions" | "spoken"} part
+ * @returns {string | null} the address of the workspace's server for it; null where the browser's own engine is used
+ */
+export function speechServer(part) {
+  const offer = document.getElementById("speech")?.dataset ?? {};
+  if (part === "transcriptions" && !(navigator.mediaDevices && "MediaRecorder" in window)) return null;
+  const address = offer[part];
+  return address && (offer[`${part}First`] !== undefined || !hasEngine(part)) ? address : null;
+}
+
+/** @param {"transcriptions" | "spoken"} part */
+export function hasSpeech(part) {
+  return hasEngine(part) || speechServer(part) !== null;
+}
+
 // --- notifications while the page is hidden ---
 
 const NOTIFY_KEY = "notify"; // the key in this browser's storage

@@ -39,7 +39,7 @@ from chat.models import (
 )
 from chat.readings.models import Reading, ReadingFile, ReadingPart
 from core.audit.models import Entry
-from files.models import Embedder, File, Reranker
+from files.models import Embedder, File, Reranker, SpeechServer
 from llm.models import Model, Provider, ToolGrant, ToolServer, WebAccess, WebSearch
 from personas.models import BudgetProfile, Persona, PersonaShare, Reminder, SummaryPrompt, SystemPrompt
 from personas.services import save_prompt, save_text
@@ -135,6 +135,7 @@ def household(people: Callable[..., User]) -> Iterator[Household]:
     permission = ToolPermission.objects.create(conversation=turn.conversation, **about)
     embedder = Embedder.objects.create(name=unique, api_key=SECRET)
     reranker = Reranker.objects.create(name=unique, base_url="http://127.0.0.1:9", api_key=SECRET)
+    speech_server = SpeechServer.objects.create(name=unique, base_url="http://127.0.0.1:9", api_key=SECRET)
     project, file, member = _project(owner, people())
     invitation = Invitation.objects.create(
         project=project, person=people(), username="invited", expires=timezone.now() + timedelta(days=1)
@@ -153,6 +154,7 @@ def household(people: Callable[..., User]) -> Iterator[Household]:
         signs_in,
         embedder,
         reranker,
+        speech_server,
         search,
         server,
         project,

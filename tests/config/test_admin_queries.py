@@ -17,7 +17,7 @@ from chat.lab.models import Replay
 from chat.ledger.models import ModelCall
 from chat.models import Conversation, Import, Message, Share, Summary, SummaryJob, Turn
 from core.audit.services import record
-from files.models import Embedder, File, Reranker
+from files.models import Embedder, File, Reranker, SpeechServer
 from llm.models import Model, Provider, ToolServer, WebSearch
 from personas.models import BudgetProfile, Persona, Reminder, SummaryPrompt, SystemPrompt
 from projects.models import Invitation, Project
@@ -71,6 +71,7 @@ def one_of_each(number: int) -> None:
         (ToolServer, {"name": name, "base_url": "http://127.0.0.1:9"}),
         (Embedder, {"name": name}),
         (Reranker, {"name": name, "base_url": "http://127.0.0.1:9"}),
+        (SpeechServer, {"name": name, "base_url": "http://127.0.0.1:9"}),
         (File, {"owner": owner, "name": name, "size": 1, "sha256": "0" * 64}),
         (Share, {"conversation": place, "leaf": answer, "title": name}),
         (Import, {"owner": owner, "name": name, "results": []}),

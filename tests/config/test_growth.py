@@ -33,7 +33,7 @@ WITHOUT_ID = {
 STAYS = {
     *("accounts.AdminRecord", "accounts.OpenIDProvider", "accounts.PeopleGroup", "accounts.Workspace", "audit.Entry"),
     *("chat.ModelCall", "chat.PersonSum", "chat.PlaceSum", "chat.UsageDay", "chat.UsageSum"),
-    *("files.Embedder", "files.Reranker"),
+    *("files.Embedder", "files.Reranker", "files.SpeechServer"),
     *("llm.Model", "llm.OpenApiDocument", "llm.Provider", "llm.ToolClient", "llm.ToolServer"),
     *("llm.WebAccess", "llm.WebSearch", "llm.WorkspaceVersion"),
     *("personas.BudgetProfile", "personas.PromptText", "personas.Reminder"),

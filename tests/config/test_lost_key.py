@@ -19,7 +19,8 @@ from core.crypto import LostSecret, decrypt, encrypt, secret_state
 from core.errors import ProductError
 from files.index.embedders import embed
 from files.index.reranking import try_reranker
-from files.models import Embedder, Reranker
+from files.models import Embedder, Reranker, SpeechServer
+from files.speech.services import try_speech_server
 from llm import model_facts, services
 from llm.models import Model, Provider, ToolServer, WebSearch
 from llm.tools.mcp import list_tools
@@ -117,13 +118,15 @@ def test_no_server_is_asked_without_the_key_that_is_stored_for_it(lost: Callable
         tools = ToolServer.objects.create(name="tools", base_url=f"{url}/mcp", api_key=KEY)
         embedder = Embedder.objects.create(name="Theirs", kind="openai", base_url=url, model="m", api_key=KEY)
         reranker = Reranker.objects.create(name="Sorts", base_url=url, api_key=KEY)
+        speech_server = SpeechServer.objects.create(name="Hears", base_url=url, api_key=KEY)
         lost()
-        for row in (provider, search, tools, embedder, reranker):
+        for row in (provider, search, tools, embedder, reranker, speech_server):
             row.refresh_from_db()
         calls: list[tuple[str, Callable[[], object]]] = [
             ("secret_lost", lambda: services.test_connection(provider=provider)),
             ("secret_lost", lambda: embed(embedder, ["words"])),
             ("secret_lost", lambda: try_reranker(reranker=reranker)),
+            ("secret_lost", lambda: try_speech_server(server=speech_server)),
             ("web_search_failed", lambda: try_web_search(web_search=search)),
             ("secret_lost", lambda: try_tool_server(tool_server=tools)),
         ]
@@ -141,6 +144,7 @@ def test_no_server_is_asked_without_the_key_that_is_stored_for_it(lost: Callable
             "Secrets of tool servers": "cannot be decrypted: tools",
             "Keys of embedders": "cannot be decrypted: Theirs",
             "Keys of re-rankers": "cannot be decrypted: Sorts",
+            "Keys of speech servers": "cannot be decrypted: Hears",
         }
 
 

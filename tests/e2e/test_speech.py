@@ -1,9 +1,18 @@
-"""Dictation and reading aloud, by an engine of the test's own: a headless browser has no voice and no microphone."""
+"""Dictation and reading aloud, by an engine of the test's own, and by a server with the browser's made-up microphone.
+
+A headless browser has no voice.
+"""
+
+from collections.abc import Iterator
 
 import pytest
 from playwright.sync_api import expect
 
-from tests.e2e.conftest import OpenBrowser, answer, ask, expect_complete, field, ready
+from files.models import SpeechServer
+from tests.e2e.conftest import OpenBrowser, answer, ask, expect_complete, field, in_thread, ready
+from tests.files.speech_servers import TEXT, ScriptedSpeechServer, row_of
+from tests.llm.raw_server import answer as raw_answer
+from tests.product import Product
 
 pytestmark = [pytest.mark.browser, pytest.mark.product]
 
@@ -60,3 +69,52 @@ def test_a_browser_without_speech_shows_no_button_for_it(visit: OpenBrowser) -> 
     page = opened.sign_in()
     ready(page)
     expect(page.locator("#dictate")).to_be_hidden()
+
+
+@pytest.fixture
+def served(product: Product) -> Iterator[ScriptedSpeechServer]:
+    """A server of the workspace for both, instead of the browser's own engines."""
+
+    def delete() -> None:
+        SpeechServer.objects.filter(pk__in=rows).delete()
+
+    with ScriptedSpeechServer("plain") as server:
+        kinds = ("transcription", "speech")
+        rows = in_thread(lambda: [row_of(server, kind, preferred=True).pk for kind in kinds])
+        yield server
+        in_thread(delete)
+
+
+def test_a_server_of_the_workspace_writes_down_what_is_recorded_and_reads_answers(
+    visit: OpenBrowser, served: ScriptedSpeechServer
+) -> None:
+    opened = visit(permissions=["microphone"])
+    page = opened.sign_in()
+    ready(page)
+    field(page).fill("Note:")
+    dictate = page.get_by_role("button", name="Dictate")
+    expect(dictate).to_have_attribute("title", "Dictate. A server of this workspace turns speech into text.")
+    served.broken = raw_answer("{}", status="503 Service Unavailable")
+    dictate.click()
+    expect(dictate).to_have_attribute("aria-pressed", "true")
+    expect(page.get_by_role("status").filter(has_text="Recording: 1 s.")).to_be_visible()
+    dictate.click()
+    status = page.get_by_role("status").filter(has_text="press the microphone to send it again")
+    expect(status).to_be_visible()
+    opened.complaints.clear()  # the browser's own about the status 502
+    served.broken = b""
+    dictate.click()
+    expect(field(page)).to_have_value(f"Note: {TEXT.strip()}")
+    assert served.recordings[-1]["file"].startswith(b"\x1a\x45\xdf\xa3"), "WebM, as this browser records"
+
+    ask(page, "Speak", text=f"First paragraph.\n\n{'A long one. ' * 60}\n\nThe end.")
+    expect_complete(page)
+    aloud = answer(page).get_by_role("button", name="Read aloud")
+    aloud.click()
+    expect(aloud).to_have_attribute("aria-pressed", "true")
+    expect(aloud).to_have_attribute("aria-pressed", "false")
+    assert [body["input"].split()[0] for body in served.spoken] == ["First", "A", "The"]
+    aloud.click()
+    expect(aloud).to_have_attribute("aria-pressed", "true")
+    aloud.click()
+    expect(aloud).to_have_attribute("aria-pressed", "false")

@@ -35,7 +35,7 @@ from core.crypto import is_lost
 from core.errors import ModelError, ProductError
 from core.logs import tracing
 from core.sentences import NO_SENTENCE, Sentence
-from files.models import Embedder, Reranker
+from files.models import Embedder, Reranker, SpeechServer
 from llm import model_facts, tokens
 from llm.models import Model, Provider, ToolGrant, ToolServer, WebSearch
 from llm.services import test_connection
@@ -434,6 +434,7 @@ _SECRETS: dict[type[models.Model], Sentence] = {
     ToolGrant: Sentence("Sign-ins of people to tool servers"),
     Embedder: Sentence("Keys of embedders"),
     Reranker: Sentence("Keys of re-rankers"),
+    SpeechServer: Sentence("Keys of speech servers"),
     Webhook: Sentence("Secrets of webhooks"),
     OpenIDProvider: Sentence("Secrets of OpenID providers"),
 }

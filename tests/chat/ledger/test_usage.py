@@ -279,6 +279,7 @@ def test_administrators_programs_have_the_sums_of_everybody(person: Person, stra
         "cache_written": 9,
         "output": 50,
         "reasoning": 5,
+        "seconds": 0,
         "money": "0.5",
         "unpriced": 0,
     }

@@ -18,7 +18,7 @@ from accounts.webhooks.services import create_webhook
 from chat.conversations.erasing import erase_due
 from core.audit.models import Entry
 from core.audit.origin import How, Origin, use_origin
-from files.models import Embedder
+from files.models import Embedder, SpeechServer
 from llm.models import ToolServer, WebAccess, WebSearch
 from llm.services import save_model_form
 from llm.tools.services import store_tool_server, store_web_access
@@ -314,6 +314,38 @@ def _(w: World) -> None:
 @staff("web_search.deleted")
 def _(w: World) -> None:
     w.manage("llm_websearch_delete", web_search())
+
+
+def speech_server(**more: Any) -> SpeechServer:
+    return SpeechServer.objects.create(name="Speech", base_url=URL, api_key=SECRET, **more)
+
+
+@staff("speech_server.added")
+def _(w: World) -> None:
+    form = {"name": "Speech", "kind": "transcription", "base_url": URL, "new_api_key": SECRET}
+    w.manage("files_speechserver_add", form={**form, "largest": 25, "patience": 600})
+
+
+@staff("speech_server.changed")
+def _(w: World) -> None:
+    row = speech_server()
+    form = {"name": "Speech", "base_url": URL, "largest": 20, "patience": 600}
+    w.manage("files_speechserver_change", row, form=form)
+
+
+@staff("speech_server.switched_on")
+def _(w: World) -> None:
+    w.manage("files_speechserver_use", speech_server())
+
+
+@staff("speech_server.switched_off")
+def _(w: World) -> None:
+    w.manage("files_speechserver_stop_using", speech_server(active=True))
+
+
+@staff("speech_server.deleted")
+def _(w: World) -> None:
+    w.manage("files_speechserver_delete", speech_server())
 
 
 @staff("web_access.added")
