@@ -101,7 +101,7 @@ class Visit:
 
     def _foreign(self, url: str) -> None:
         if not url.startswith((self.product.url, self.product.url.replace("http", "ws", 1), "data:", "blob:")):
-            self.complaints.append(f"the page asked for {url}")
+            self._complain(f"the page asked for {url}")
 
     def sign_in(self) -> Page:
         """With a session that is there already; signing in by hand, as `enter` does, takes a second each time."""

@@ -4,12 +4,12 @@ from collections.abc import Iterator
 from uuid import uuid4
 
 import pytest
-from playwright.sync_api import Page, expect
+from playwright.sync_api import expect
 
 from llm.models import Model, ToolGrant, ToolServer
 from personas.models import Persona
 from tests.conftest import Person
-from tests.e2e.conftest import answer, ask, expect_complete, field, in_thread
+from tests.e2e.conftest import OpenBrowser, answer, ask, expect_complete, field, in_thread
 from tests.llm.oauth_server import OAuthServer, serving
 from tests.product import Product
 
@@ -47,9 +47,12 @@ def place(person: Person, oauth: OAuthServer) -> Iterator[tuple[str, ToolServer]
 
 
 def test_a_person_signs_in_from_the_conversation_and_the_tool_is_there(
-    page: Page, product: Product, person: Person, place: tuple[str, ToolServer], oauth: OAuthServer
+    visit: OpenBrowser, product: Product, person: Person, place: tuple[str, ToolServer], oauth: OAuthServer
 ) -> None:
     conversation, row = place
+    opened = visit()
+    opened.expected.append(f"the page asked for {oauth.url.removesuffix('/mcp')}/authorize?")
+    page = opened.sign_in()
     page.goto(f"{product.url}/c/{conversation}/")
     page.get_by_role("button", name=f"Sign in to {row.name}").click()
     expect(page.get_by_text("Glasshouse does not get your password.")).to_be_visible()

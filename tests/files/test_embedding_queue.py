@@ -25,7 +25,7 @@ TEXTS = ["A dog barks.", "", "Income tax is due in May."]
 @pytest.fixture(autouse=True)
 def _own_queue(monkeypatch: pytest.MonkeyPatch) -> None:
     """No worker of a running product takes from it."""
-    for name in ("SEARCHES", "TEXTS", "SERVED"):
+    for name in ("SEARCH_QUEUE", "TEXT_QUEUE", "SERVED_KEY"):
         monkeypatch.setattr(embedding_queue, name, f"embeddings:{name}:{uuid4()}")
 
 
