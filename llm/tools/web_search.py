@@ -226,8 +226,8 @@ def _queries_of(arguments: Mapping[str, Any]) -> list[str]:
 def _duckduckgo(url: str, query: str, timeout: int) -> list[dict[str, str]]:
     """Return the entries of DuckDuckGo's page for a query, as those of SearXNG. Blocks. Raises `FetchRefused`."""
     # Imported here: the package starts threads, which a process that forks others must not have.
-    from ddgs.engines.duckduckgo import Duckduckgo  # noqa: PLC0415
-    from ddgs.exceptions import DDGSException, TimeoutException  # noqa: PLC0415
+    from ddgs.engines.duckduckgo import Duckduckgo  # noqa: PLC0415 - as above
+    from ddgs.exceptions import DDGSException, TimeoutException  # noqa: PLC0415 - as above
 
     engine = Duckduckgo(timeout=timeout)
     engine.search_url = url
