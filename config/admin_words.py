@@ -13,7 +13,6 @@ from typing import Any
 
 from django.apps import apps
 from django.contrib import admin
-from django.contrib.auth import get_user_model
 from django.db import models
 from django.db.models import ManyToOneRel
 from django.forms import ChoiceField, ModelChoiceField
@@ -44,9 +43,8 @@ def translate() -> None:
     for app in APPS:
         _change(apps.get_app_config(app), NAMES[:1])
     apps.get_app_config("auth").verbose_name = apps.get_app_config("accounts").verbose_name  # it lists only groups
-    for model in _deleted_with(get_user_model()) | _deleted_with(apps.get_model("llm", "ToolServer")):
-        if model in admin.site._registry:
-            continue
+    named_at_deletion = {other for model in admin.site._registry for other in _deleted_with(model)}
+    for model in named_at_deletion - admin.site._registry.keys():
         if model._meta.app_label in NOT_IN_VIETNAMESE:
             _in_english(model)
         _names(model)
@@ -62,9 +60,17 @@ def translate() -> None:
 
 
 def _deleted_with(model: type[models.Model]) -> set[type[models.Model]]:
-    """Return the models whose rows are deleted with a row of the model. The page that deletes it names them."""
-    relations = [each for each in model._meta.get_fields(include_hidden=True) if isinstance(each, ManyToOneRel)]
-    return {each.related_model for each in relations if not each.related_model._meta.auto_created}
+    """Return the models whose rows are deleted with a row of the model. The page of the deletion names them."""
+    models_below: set[type[models.Model]] = set()
+    waiting = [model]
+    while waiting:
+        for relation in waiting.pop()._meta.get_fields(include_hidden=True):
+            if isinstance(relation, ManyToOneRel) and relation.on_delete is models.CASCADE:
+                below = relation.related_model
+                if below not in models_below and not below._meta.auto_created:
+                    models_below.add(below)
+                    waiting.append(below)
+    return models_below
 
 
 def _change(holder: Any, names: Iterable[str]) -> None:

@@ -109,7 +109,7 @@ class HashedStaticFiles(CompressedManifestStaticFilesStorage):
     keep_only_hashed_files = True
 
     def __init__(self, *args: Any, **options: Any) -> None:
-        super().__init__(*args, **options)  # type: ignore[no-untyped-call]
+        super().__init__(*args, **options)  # type: ignore[no-untyped-call]  # has no annotations
         self._urls: dict[str, str] = {}
 
     def url(self, name: str | None, force: bool = False) -> str:
@@ -125,7 +125,7 @@ class HashedStaticFiles(CompressedManifestStaticFilesStorage):
         return self._urls[key]
 
     def create_compressor(self, **options: Any) -> Compressor:
-        return QuickCompressor(**options)  # type: ignore[no-untyped-call]
+        return QuickCompressor(**options)  # type: ignore[no-untyped-call]  # has no annotations
 
     def _save(self, name: str, content: File[bytes]) -> str:
         """Store a file. Our own scripts and stylesheets are stored without comments and needless blanks.
@@ -144,7 +144,7 @@ class HashedStaticFiles(CompressedManifestStaticFilesStorage):
         joined_paths = {
             name: (stylesheets, name) if name.startswith("css/") else place for name, place in paths.items()
         }
-        yield from super().post_process(joined_paths, dry_run=dry_run, **options)  # type: ignore[no-untyped-call]
+        yield from super().post_process(joined_paths, dry_run=dry_run, **options)  # type: ignore[no-untyped-call]  # has no annotations
         if not dry_run:
             self.delete(ORIGINALS_NAME)
             self.save(ORIGINALS_NAME, ContentFile(fingerprint().encode()))

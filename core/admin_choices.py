@@ -43,9 +43,9 @@ class RowSelectMixin:
     def formfield_for_foreignkey(self, db_field: Any, request: HttpRequest, **options: Any) -> Any:
         if "widget" not in options and db_field.name in self.get_autocomplete_fields(request):
             options["widget"] = RowSelect(db_field, self.admin_site, using=options.get("using"))
-        return super().formfield_for_foreignkey(db_field, request, **options)  # type: ignore[misc]
+        return super().formfield_for_foreignkey(db_field, request, **options)  # type: ignore[misc]  # of a mixin
 
     def formfield_for_manytomany(self, db_field: Any, request: HttpRequest, **options: Any) -> Any:
         if "widget" not in options and db_field.name in self.get_autocomplete_fields(request):
             options["widget"] = RowSelectMultiple(db_field, self.admin_site, using=options.get("using"))
-        return super().formfield_for_manytomany(db_field, request, **options)  # type: ignore[misc]
+        return super().formfield_for_manytomany(db_field, request, **options)  # type: ignore[misc]  # of a mixin

@@ -121,7 +121,7 @@ class SourceSerializer(serializers.Serializer[SourceEntry]):
 class PromptMessageSerializer(serializers.Serializer[MessageEntry]):
     section = serializers.CharField()
     # DRF removes declared fields from the class, so this one does not replace the attribute `source` of fields.
-    source = serializers.CharField(allow_null=True)  # type: ignore[assignment]
+    source = serializers.CharField(allow_null=True)  # type: ignore[assignment]  # hides `Field.source`
     role = serializers.CharField()
     tokens = serializers.IntegerField()
     state = serializers.CharField()

@@ -303,6 +303,7 @@ def differences(then: CallReport, now: CallReport) -> list[Problem]:
         problems = [*problems[:MAX_NAMED_PROBLEMS], more]
     if problems:
         return problems
+    # mypy follows no names of members in a variable.
     stored_numbers, planned_numbers = ({name: each[name] for name in NUMBERS} for each in (then, now))  # type: ignore[literal-required]
     unequal = [
         f"{name} {stored_numbers[name]} then, {planned_numbers[name]} now"

@@ -30,8 +30,8 @@ MIN_COPIED_WORDS = 4  # a shorter quote may be in a file by chance
 MAX_QUOTE = 1_000  # characters
 
 _FENCE = re.compile(r"^ {0,3}(`{3,}|~{3,})")
-# Each class excludes the opening mark, too: the search for an end stops where the next quotation begins.
-_QUOTATION = re.compile(r"“[^“”\n]{1,2000}”|„[^„“\n]{1,2000}“|«[^«»\n]{1,2000}»|\"[^\"\n]{1,2000}\"")
+# A quotation without an end goes to the end of its line, so the time is linear. It may contain opening marks.
+_QUOTATION = re.compile(r"“[^”\n]*+(?:”|$)|„[^“”\n]*+(?:[“”]|$)|«[^»\n]*+(?:»|$)|\"[^\"\n]*+\"", re.M)
 _QUOTATION_MARKS = str.maketrans({"’": "'", "‘": "'", "´": "'", "…": " ", "“": '"', "”": '"', "„": '"'})
 
 

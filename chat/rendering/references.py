@@ -97,6 +97,7 @@ def place_href(place: CitationPlace) -> str:
     if "file" not in place:
         return ""
     names = {"start": "start", "end": "end", "from": "sentence_start", "to": "sentence_end", "page": "page"}
+    # mypy follows no names of members in a variable.
     query = {name: place[member] for name, member in names.items() if place.get(member) is not None}  # type: ignore[literal-required]
     if not place.get("page"):
         query.pop("page", None)

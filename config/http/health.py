@@ -95,7 +95,7 @@ def server_error(request: HttpRequest) -> HttpResponse:
         error = ProductError("internal_error", detail, status=500)
     # The error page must not query the database: it may be the cause, and the query would wait as long again.
     request.user = AnonymousUser()
-    request.workspace = workspace_as_last_read()  # type: ignore[attr-defined]
+    request.workspace = workspace_as_last_read()  # type: ignore[attr-defined]  # for templates
     if is_api(request.path):
         return json_problem(request, error)
     return page_problem(cast("MiddlewareRequest", request), error)

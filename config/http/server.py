@@ -29,9 +29,9 @@ from weakref import WeakSet
 
 from autobahn.exception import Disconnected
 from channels.db import database_sync_to_async
-from daphne.cli import CommandLineInterface  # type: ignore[import-untyped]
-from daphne.http_protocol import HTTPFactory, WebRequest  # type: ignore[import-untyped]
-from daphne.server import Server  # type: ignore[import-untyped]
+from daphne.cli import CommandLineInterface  # type: ignore[import-untyped]  # has no types
+from daphne.http_protocol import HTTPFactory, WebRequest  # type: ignore[import-untyped]  # has no types
+from daphne.server import Server  # type: ignore[import-untyped]  # has no types
 from django.conf import settings
 from django.http import HttpRequest, HttpResponse, parse_cookie
 from django.template.loader import render_to_string
@@ -95,7 +95,7 @@ class Sender(NamedTuple):
     upload: bool
 
 
-class LimitedRequest(WebRequest):  # type: ignore[misc]
+class LimitedRequest(WebRequest):  # type: ignore[misc]  # has no types
     """Counts its body while it arrives, chunked or not, and refuses a body that is too large.
 
     Before it reads more than `MAX_ANONYMOUS_BYTES`, it looks up the sender. It reads nothing during the look-up.
@@ -271,7 +271,7 @@ class LimitedRequest(WebRequest):  # type: ignore[misc]
 _Channel: Any = HTTPChannel  # Twisted has types for only a part of it (zope interfaces)
 
 
-class TimedChannel(_Channel):  # type: ignore[misc]
+class TimedChannel(_Channel):  # type: ignore[misc]  # has no types
     """A connection with a time limit for a request's whole head, and for every `BODY_BYTES` of its body.
 
     Twisted restarts its time limit with every byte, so a client that sends one byte a minute would keep a connection
@@ -447,7 +447,7 @@ class TimedChannel(_Channel):  # type: ignore[misc]
             super()._send100Continue()
 
 
-class LimitedFactory(HTTPFactory):  # type: ignore[misc]
+class LimitedFactory(HTTPFactory):  # type: ignore[misc]  # has no types
     protocol = TimedChannel
 
     def __init__(self, server: Any) -> None:
@@ -459,10 +459,10 @@ class LimitedFactory(HTTPFactory):  # type: ignore[misc]
         channel: Any = super().buildProtocol(addr)
         channel.requestFactory = LimitedRequest
         self.channels.add(channel)
-        return channel  # type: ignore[no-any-return]
+        return channel  # type: ignore[no-any-return]  # as above
 
 
-class LimitedServer(Server):  # type: ignore[misc]
+class LimitedServer(Server):  # type: ignore[misc]  # has no types
     """daphne's server with our factory. `Server.run` sets a factory of its own, which the setter replaces."""
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
@@ -587,7 +587,7 @@ class LimitedServer(Server):  # type: ignore[misc]
             access.info("%s %s", protocol, action, extra={"fields": fields})
 
 
-class CommandLine(CommandLineInterface):  # type: ignore[misc]
+class CommandLine(CommandLineInterface):  # type: ignore[misc]  # has no types
     """daphne's command line with our server."""
 
     server_class = LimitedServer
@@ -673,15 +673,15 @@ def _raw_response(path: str, error: ProductError) -> bytes:
 def _error_response(path: str, error: ProductError) -> HttpResponse:
     request = HttpRequest()
     request.path = path
-    request.request_id = uuid4().hex  # type: ignore[attr-defined]
-    logger.warning("%s refused: %s", request.request_id, error.code)  # type: ignore[attr-defined]
+    request.request_id = uuid4().hex  # type: ignore[attr-defined]  # for the log
+    logger.warning("%s refused: %s", request.request_id, error.code)  # type: ignore[attr-defined]  # for the log
     if problems.is_api(path):
         response: HttpResponse = problems.json_problem(request, error)
     else:
         context = {"code": error.code, "detail": error.sentence}
         response = HttpResponse(render_to_string("ui/_problem.html", context), status=error.status)
     response["Content-Length"] = str(len(response.content))
-    response["X-Request-ID"] = request.request_id  # type: ignore[attr-defined]
+    response["X-Request-ID"] = request.request_id  # type: ignore[attr-defined]  # for the log
     return response
 
 

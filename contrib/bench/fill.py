@@ -19,22 +19,22 @@ import django
 
 django.setup()
 
-from django.db import connection, models, transaction  # noqa: E402 - models can be imported only after the set-up
-from django.utils import timezone  # noqa: E402
+from django.db import connection, models, transaction
+from django.utils import timezone
 
-from accounts.models import User  # noqa: E402
-from chat.ledger.models import ModelCall, UsageDay  # noqa: E402
-from chat.ledger.sums import sum_days  # noqa: E402
-from chat.models import Attachment, Conversation, Message, Share, Summary, Turn  # noqa: E402
-from core.audit.models import Entry  # noqa: E402
-from files.index.chunking import VERSION  # noqa: E402
-from files.index.embedders import active_embedder  # noqa: E402
-from files.index.indexing import VERSION as WORD_INDEX  # noqa: E402
-from files.models import Chunk, File, FileText  # noqa: E402
-from llm.models import Model, Provider  # noqa: E402
-from personas.models import Persona  # noqa: E402
-from projects.models import Membership, Project, ProjectFile  # noqa: E402
-from projects.planner.models import Task  # noqa: E402
+from accounts.models import User
+from chat.ledger.models import ModelCall, UsageDay
+from chat.ledger.sums import sum_days
+from chat.models import Attachment, Conversation, Message, Share, Summary, Turn
+from core.audit.models import Entry
+from files.index.chunking import VERSION
+from files.index.embedders import active_embedder
+from files.index.indexing import VERSION as WORD_INDEX
+from files.models import Chunk, File, FileText
+from llm.models import Model, Provider
+from personas.models import Persona
+from projects.models import Membership, Project, ProjectFile
+from projects.planner.models import Task
 
 DAYS = 90  # all rows are spread over these days before the first run
 BATCH_ROWS = 100_000  # rows in one statement

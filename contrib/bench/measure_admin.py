@@ -19,19 +19,19 @@ import django
 
 django.setup()
 
-from django.conf import settings  # noqa: E402 - models can be imported only after the set-up
-from django.contrib import admin  # noqa: E402
-from django.core.management import call_command  # noqa: E402
-from django.db import connection, reset_queries  # noqa: E402
-from django.test import Client  # noqa: E402
-from django.test.utils import CaptureQueriesContext, override_settings, setup_test_environment  # noqa: E402
-from django.urls import reverse  # noqa: E402
+from django.conf import settings
+from django.contrib import admin
+from django.core.management import call_command
+from django.db import connection, reset_queries
+from django.test import Client
+from django.test.utils import CaptureQueriesContext, override_settings, setup_test_environment
+from django.urls import reverse
 
-from accounts.models import User  # noqa: E402
-from chat.ledger.models import ModelCall  # noqa: E402
-from chat.models import Conversation  # noqa: E402
-from contrib.bench import fill  # noqa: E402
-from contrib.bench.volume import LIMIT, NOISE  # noqa: E402
+from accounts.models import User
+from chat.ledger.models import ModelCall
+from chat.models import Conversation
+from contrib.bench import fill
+from contrib.bench.volume import LIMIT, NOISE
 
 MAX_BYTES = 150_000
 SMALL = (600, 4_000, 8_000)  # people, conversations, messages: they fill two pages of each list, also of shares

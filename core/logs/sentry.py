@@ -62,7 +62,7 @@ def _stripped(event: Event, hint: Hint) -> Event | None:
         return None
     ids = log_fields()
     ours = record.name in OWN_LOGGERS or record.name.partition(".")[0] in OWN_LOGGERS
-    stripped: Event = {name: value for name, value in event.items() if name in _STAYING}  # type: ignore[assignment]
+    stripped: Event = {name: value for name, value in event.items() if name in _STAYING}  # type: ignore[assignment]  # a part of it
     stripped["logentry"] = {"message": str(record.msg) if ours else f"An error of {record.name}"}
     stripped["tags"] = {name: ids[name] for name in ("request_id", "turn_id") if name in ids}
     if "user_id" in ids:

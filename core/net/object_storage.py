@@ -24,7 +24,7 @@ class BucketUnavailable(OSError):
     """The server of the bucket does not answer, or refuses the request."""
 
 
-class ObjectStorage(S3Storage):  # type: ignore[misc]
+class ObjectStorage(S3Storage):  # type: ignore[misc]  # has no types
     """A bucket. Without `access_key` and `secret_key`, boto3 uses keys of the environment or the machine's role."""
 
     def __init__(self, **options: Any) -> None:

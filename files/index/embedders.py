@@ -4,7 +4,6 @@ import re
 import threading
 from collections.abc import Collection, Iterator, Sequence
 from functools import lru_cache
-from importlib import import_module
 from typing import Protocol
 from uuid import UUID
 
@@ -117,8 +116,9 @@ def create_client(embedder: Embedder, *, timeout: float = INDEXING_TIMEOUT) -> E
 
 def fetch_dimensions(base_url: str, api_key: str, model: str) -> int:
     """Return the number of dimensions of a model's vectors, as its server answers. Raises `ModelError`."""
-    embeddings = import_module("llm.providers.embeddings")
-    client = embeddings.EmbeddingsClient(base_url, api_key, INDEXING_TIMEOUT, max_retries=0)
+    from llm.providers.embeddings import EmbeddingsClient  # noqa: PLC0415 - most processes call no model
+
+    client = EmbeddingsClient(base_url, api_key, INDEXING_TIMEOUT, max_retries=0)
     with wait_outside():
         rows, _ = submit(client.embed(model, [TRIAL_TEXT])).result()
     try:
@@ -156,9 +156,9 @@ class _BundledClient:
         if _in_workers:
             search = self._timeout <= SEARCH_TIMEOUT
             return request_vectors(texts, search=search, timeout=SEARCH_WORKER_TIMEOUT if search else self._timeout)
-        # Imported late, since web processes never embed.
-        vectors: list[Vector | None] = import_module("files.index.bundled").embed_batch(texts)
-        return vectors
+        from files.index.bundled import embed_batch  # noqa: PLC0415 - web processes never embed
+
+        return embed_batch(texts)
 
 
 def _raise_if_abandoned(abandoned: threading.Event | None) -> None:
@@ -204,11 +204,11 @@ def _remote_client(base_url: str, api_key: str, model: str, dimensions: int, tim
 
 class _RemoteClient:
     def __init__(self, base_url: str, api_key: str, model: str, dimensions: int, timeout: float) -> None:
+        from llm.providers.embeddings import EmbeddingsClient  # noqa: PLC0415 - most processes call no model
+
         self._model = model
         self._dimensions = dimensions
-        # Imported late, since most processes never send HTTP requests to a model.
-        embeddings = import_module("llm.providers.embeddings")
-        self._client = embeddings.EmbeddingsClient(
+        self._client = EmbeddingsClient(
             base_url or OPENAI_URL, api_key, timeout, max_retries=2 if timeout > SEARCH_TIMEOUT else 0
         )
 

@@ -15,7 +15,6 @@ import logging
 import threading
 import time
 from collections.abc import Sequence
-from importlib import import_module
 from typing import Any
 from uuid import uuid4
 
@@ -133,8 +132,8 @@ def _serve_next() -> None:
 
 
 def _embed_and_encode(texts: list[str]) -> str:
-    # Imported here, so that only a process that embeds loads the embedder.
-    bundled = import_module("files.index.bundled")
+    from files.index import bundled  # noqa: PLC0415 - only a process that embeds loads the embedder
+
     empty_vector = np.zeros(bundled.DIMENSIONS, dtype=np.float32)
     rows = [empty_vector if vector is None else vector for vector in bundled.embed_batch(texts)]
     return base64.b64encode(np.stack(rows).astype("<f4").tobytes()).decode()

@@ -11,8 +11,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from django.contrib.auth.models import AbstractUser
 from django.core.cache import cache
@@ -31,6 +30,9 @@ from files.index.ledger import NO_PAYER, Payer, record_call
 from files.index.search import ChunkHit
 from files.models import Reranker
 from llm import tokens
+
+if TYPE_CHECKING:
+    from llm.providers.reranking import RerankingClient
 
 ACTIVE_LOCK = "active re-ranker"  # the lock for changes of the active re-ranker
 FAILURE_PAUSE = 15  # seconds without calls after a failure
@@ -118,9 +120,10 @@ def _count_tokens(query: str, texts: Sequence[str]) -> int:
 
 
 @lru_cache(maxsize=8)
-def _client(kind: str, base_url: str, api_key: str, timeout: float) -> Any:
-    # Imported late, since most processes never send HTTP requests to a model.
-    return import_module("llm.providers.reranking").RerankingClient(kind, base_url, api_key, timeout)
+def _client(kind: str, base_url: str, api_key: str, timeout: float) -> "RerankingClient":
+    from llm.providers.reranking import RerankingClient  # noqa: PLC0415 - most processes call no model
+
+    return RerankingClient(kind, base_url, api_key, timeout)
 
 
 def _normalize_scores(scores: list[float]) -> list[float]:

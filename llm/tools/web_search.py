@@ -230,8 +230,8 @@ def _parse_queries(arguments: Mapping[str, Any]) -> list[str]:
 def _search_duckduckgo(url: str, query: str, timeout: int) -> list[dict[str, str]]:
     """Return the entries of DuckDuckGo's page for a query, in SearXNG's form. Blocks. Raises `FetchRefused`."""
     # Imported here, since the package starts threads, and a process that forks must have none.
-    from ddgs.engines.duckduckgo import Duckduckgo  # noqa: PLC0415
-    from ddgs.exceptions import DDGSException, TimeoutException  # noqa: PLC0415
+    from ddgs.engines.duckduckgo import Duckduckgo  # noqa: PLC0415 - as above
+    from ddgs.exceptions import DDGSException, TimeoutException  # noqa: PLC0415 - as above
 
     engine = Duckduckgo(timeout=timeout)
     engine.search_url = url

@@ -233,6 +233,6 @@ def _unlocked(path: Path, name: str, password: str) -> Iterator[tuple[Path, str]
 
 
 def _decrypt(path: Path, password: str) -> bytes:
-    # Imported only when needed, since few files are protected.
-    content: bytes = importlib.import_module("readers.nested.unlocking").decrypt_document(path, password)
-    return content
+    from readers.nested.unlocking import decrypt_document  # noqa: PLC0415 - few files are protected
+
+    return decrypt_document(path, password)

@@ -1,6 +1,5 @@
 """Read ZIP archives as folders, with one page per file."""
 
-import importlib
 import zipfile
 from collections import Counter
 from collections.abc import Iterator
@@ -59,13 +58,12 @@ def _content(path: Path, archive: Archive, name: str, inner: NestedReader) -> by
     if not inner.password:
         raise ReaderError("locked_inside")
     inner.left.take_keys()
-    # Imported only when needed, since few files are protected.
-    unlocking = importlib.import_module("readers.nested.unlocking")
+    from readers.nested.unlocking import decrypt_member  # noqa: PLC0415 - few files are protected
+
     try:
-        content: bytes = unlocking.decrypt_member(path, archive, name, inner.password)
+        return decrypt_member(path, archive, name, inner.password)
     except ReaderError as error:
         raise ReaderError("wrong_inside" if error.code == "wrong_password" else error.code) from error
-    return content
 
 
 def _unread(name: str, error: ReaderError) -> str:

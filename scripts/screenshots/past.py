@@ -15,14 +15,14 @@ import django
 
 django.setup()
 
-from django.utils import timezone  # noqa: E402 - models can be imported only after the set-up
+from django.utils import timezone
 
-from accounts.models import PeopleGroup, User  # noqa: E402
-from chat.ledger.models import ModelCall, UsageDay  # noqa: E402
-from chat.ledger.sums import sum_days  # noqa: E402
-from chat.models import Conversation, Turn  # noqa: E402
-from llm.models import Model, Provider  # noqa: E402
-from personas.models import BudgetProfile, Persona  # noqa: E402
+from accounts.models import PeopleGroup, User
+from chat.ledger.models import ModelCall, UsageDay
+from chat.ledger.sums import sum_days
+from chat.models import Conversation, Turn
+from llm.models import Model, Provider
+from personas.models import BudgetProfile, Persona
 
 PEOPLE = {
     "david.okafor": ("David", "Okafor"),

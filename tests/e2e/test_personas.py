@@ -19,8 +19,9 @@ def make(page: Page, name: str, instructions: str, **fields: str) -> None:
     page.get_by_role("link", name="New persona").click()
     page.get_by_label("Name", exact=True).fill(name)
     page.get_by_label("Instructions", exact=True).fill(instructions)
+    for part in page.locator("details.form-part:not([open]) > summary").all():
+        part.click()
     for label, text in fields.items():
-        page.evaluate("document.querySelectorAll('details.form-part').forEach((part) => { part.open = true; })")
         page.get_by_label(label.replace("_", " "), exact=True).fill(text)
     page.get_by_role("button", name="Create").click()
     expect(page.get_by_role("heading", name=name)).to_be_visible()

@@ -9,13 +9,13 @@ import django
 
 django.setup()
 
-from accounts.models import User  # noqa: E402 - models can be imported only after the set-up
-from chat.models import Message  # noqa: E402
-from chat.models.conversation_state import ChatScope  # noqa: E402
-from chat.prompts import builder  # noqa: E402
-from chat.prompts.turn_context import base_context  # noqa: E402
-from llm.models import Model, Provider  # noqa: E402
-from tests.chat.conversations import past  # noqa: E402
+from accounts.models import User
+from chat.models import Message
+from chat.models.conversation_state import ChatScope
+from chat.prompts import builder
+from chat.prompts.turn_context import base_context
+from llm.models import Model, Provider
+from tests.chat.conversations import past
 
 LIMIT = 1.3
 RUNS = 40

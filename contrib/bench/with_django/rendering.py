@@ -7,8 +7,8 @@ import django
 
 django.setup()
 
-from chat.rendering.markdown import MAX_CHARACTERS, render  # noqa: E402 - translations are there after the set-up
-from chat.rendering.references import Source, Sources  # noqa: E402
+from chat.rendering.markdown import MAX_CHARACTERS, render
+from chat.rendering.references import Source, Sources
 
 LIMIT = 2.0  # seconds of CPU
 SOURCES = Sources({number: Source(number, "contract", "/files/x/") for number in range(1, 7)})

@@ -11,19 +11,19 @@ import django
 
 django.setup()
 
-from django.utils import timezone  # noqa: E402 - models can be imported only after the set-up
+from django.utils import timezone
 
-from accounts.models import User  # noqa: E402
-from chat.context import cache  # noqa: E402
-from chat.lab.past import NO_VARIATION, Variation  # noqa: E402
-from chat.lab.services import choose_turns, plan_turns  # noqa: E402
-from chat.models import Message, Turn  # noqa: E402
-from chat.prompts import builder, report  # noqa: E402
-from chat.prompts.turn_context import context_of_past_turn  # noqa: E402
-from llm.models import Model, Provider  # noqa: E402
-from llm.services import cache_rule  # noqa: E402
-from personas.models import BudgetProfile  # noqa: E402
-from tests.chat.conversations import past  # noqa: E402
+from accounts.models import User
+from chat.context import cache
+from chat.lab.past import NO_VARIATION, Variation
+from chat.lab.services import choose_turns, plan_turns
+from chat.models import Message, Turn
+from chat.prompts import builder, report
+from chat.prompts.turn_context import context_of_past_turn
+from llm.models import Model, Provider
+from llm.services import cache_rule
+from personas.models import BudgetProfile
+from tests.chat.conversations import past
 
 CONVERSATIONS, TURNS = 20, 50  # conversations, and turns in each of them
 LIMIT = 60.0  # seconds for all turns

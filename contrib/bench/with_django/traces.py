@@ -17,11 +17,11 @@ import django
 
 django.setup()
 
-from django.conf import settings  # noqa: E402 - settings exist only after the set-up
-from opentelemetry.trace import SpanKind  # noqa: E402
+from django.conf import settings
+from opentelemetry.trace import SpanKind
 
-from core.logs import otlp, tracing  # noqa: E402
-from core.logs.context import log_context  # noqa: E402
+from core.logs import otlp, tracing
+from core.logs.context import log_context
 
 TURNS = 2_000
 LIMIT, LIMIT_OFF = 1_000.0, 50.0  # µs

@@ -18,25 +18,25 @@ import django
 
 django.setup()
 
-from asgiref.sync import async_to_sync  # noqa: E402 - models can be imported only after the set-up
-from django.conf import settings  # noqa: E402
-from django.core.management import call_command  # noqa: E402
-from django.db import transaction  # noqa: E402
-from django.db.models import QuerySet  # noqa: E402
-from django.test import Client  # noqa: E402
-from django.test.utils import override_settings, setup_test_environment  # noqa: E402
-from django.urls import URLPattern, URLResolver, get_resolver  # noqa: E402
+from asgiref.sync import async_to_sync
+from django.conf import settings
+from django.core.management import call_command
+from django.db import transaction
+from django.db.models import QuerySet
+from django.test import Client
+from django.test.utils import override_settings, setup_test_environment
+from django.urls import URLPattern, URLResolver, get_resolver
 
-from accounts.models import Session, User  # noqa: E402
-from chat.models import Conversation, Message, Share, Turn  # noqa: E402
-from contrib.bench import fill  # noqa: E402
-from contrib.bench.measure_admin import cost_of  # noqa: E402
-from contrib.bench.retrieval import messages  # noqa: E402
-from files.models import File  # noqa: E402
-from llm.models import Model  # noqa: E402
-from personas.models import Persona  # noqa: E402
-from projects.models import Project  # noqa: E402
-from projects.planner.models import Task  # noqa: E402
+from accounts.models import Session, User
+from chat.models import Conversation, Message, Share, Turn
+from contrib.bench import fill
+from contrib.bench.measure_admin import cost_of
+from contrib.bench.retrieval import messages
+from files.models import File
+from llm.models import Model
+from personas.models import Persona
+from projects.models import Project
+from projects.planner.models import Task
 
 PERSON = "fill-000002"  # the owner of the first project
 RUNS = 7
