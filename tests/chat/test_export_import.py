@@ -161,8 +161,8 @@ CIRCLE = {**chatgpt("circle", [], "x"), "mapping": {key: node(key, above, "user"
         (CIRCLE, "no message"),
         ({**branched(), "id": None, "conversation_id": 7}, "no id"),
         (chatgpt("long", [node("q", "root", "user", "x" * 1_000_001)], "q"), "more than 1,000,000 characters"),
-        ({"title": "Strange"}, "shape"),
-        ("words", "shape"),
+        ({"title": "Strange"}, "of a product that can be imported"),
+        ("words", "of a product that can be imported"),
         (chatgpt("odd", [{"id": "q", "parent": 7, "message": {"author": [], "content": "x"}}], "q"), "no message"),
     ],
 )

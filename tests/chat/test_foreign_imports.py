@@ -294,7 +294,7 @@ def test_parts_of_librechat_that_are_no_words(upload: Upload, user: User) -> Non
         "Tool calls",
         "Ratings of answers: 1.",
         "Errors instead of an answer: 1.",
-        "names came: 2.",
+        "imported by name only: 2.",
     ):
         assert sentence in why(job)
 

@@ -74,7 +74,7 @@ def test_an_admin_uploads_a_document_and_chooses_operations(shop: PetShop) -> No
     page = admin().get(change_url(row)).content.decode()
     assert "Pet shop 1.2" in page and "9 operations" in page
     assert 'name="operations" value="GET /pets" checked' in " ".join(page.replace('class="tick"', "").split())
-    assert "POST /upload" in page and "a body of a kind that a model cannot write" in page
+    assert "POST /upload" in page and "a body in a format that a model cannot write" in page
     unasked = [line for line in page.split("<label>") if 'name="unasked"' in line]
     assert len(unasked) == 3 and not any("GET " in line for line in unasked)
 

@@ -512,7 +512,7 @@ def test_what_an_own_export_lacks_is_named(olga: User, ivan: User, model: Model,
     assert why(job, "files.json").startswith("1 imported, 0 here already, 1 skipped.")
     assert "Missing files of “Ship”: 1." in why(job, "projects.json")
     assert "D2026-02-31-T01" in why(job, "tasks.json")
-    assert "only their names came: 1." in why(job, "The fee")
+    assert "imported by name only: 1." in why(job, "The fee")
     assert Conversation.objects.filter(owner=ivan).count() == 1
 
 
