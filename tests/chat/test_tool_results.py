@@ -298,7 +298,7 @@ def test_a_turn_goes_on_without_a_server_that_fails(
         turn = turns.ask(calls((f"{rows[2].name}__good", {})), ANSWER)
     assert turns.results(1) == ["Done."]
     notes = turns.report(turn)["notes"]
-    assert len(notes) == 2 and all("cannot be reached or broke off" in note for note in notes)
+    assert len(notes) == 2 and all("cannot be reached or broke the connection" in note for note in notes)
 
 
 def test_a_turn_goes_on_without_a_server_that_hangs(

@@ -81,7 +81,7 @@ def test_a_server_keeps_its_state_within_a_turn_and_in_the_next_one(counting: Co
 def test_the_report_says_that_a_session_ended_with_what_the_server_knew(counting: Counting) -> None:
     turn = counting.ask("count", "die", "count")
     first, lost, again = counting.results(turn)
-    assert (first, again) == ("1", "1") and "cannot be reached or broke off" in lost
+    assert (first, again) == ("1", "1") and "cannot be reached or broke the connection" in lost
     notes = counting.person.caller.get(f"turns/{turn['id']}/report/?call=3")["notes"]
     assert any("had ended, so a new one began" in note for note in notes)
 

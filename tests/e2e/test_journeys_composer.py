@@ -75,7 +75,7 @@ def composer_data(person: Person, second_model: str) -> str:
 
 def test_a_message_is_put_together_and_sent(composer_data: str, second_model: str, screen: Screen) -> None:
     page = screen.page
-    prompts, things = (page.get_by_role("listbox", name=name) for name in ("Prompts", "Tasks and files"))
+    prompts, things = (page.get_by_role("listbox", name=name) for name in ("Prompts", "Tasks, files and conversations"))
     field(page).press_sequentially("/rhy")
     screen.check(prompts)
     screen.press(prompts.get_by_role("option", name="Rhyme"))

@@ -135,7 +135,7 @@ async def test_a_server_that_ends_is_started_again_and_the_person_reads_that_its
     place = scope()
     await call(counter, "count", place)
     failed = await call(counter, "die", place)
-    assert failed.error and "cannot be reached or broke off" in failed.text
+    assert failed.error and "cannot be reached or broke the connection" in failed.text
     output = await call(counter, "count", place)
     assert output.text == "1"
     assert [note.english.partition(",")[0] for note in output.notes] == [

@@ -338,7 +338,7 @@ async def test_names_that_collide_are_told_apart_and_what_is_abusive_is_cut_and_
         assert [(each.name, each.offered) for each in listing.problems] == [
             ("odd__a_b", False), ("odd__long", True), ("odd: more tools", False),
         ]  # fmt: skip
-        assert "two tools of this name" in listing.problems[0].reason.english
+        assert "two tools with this name" in listing.problems[0].reason.english
         assert "30,000 characters. Only the first 20,000" in listing.problems[1].reason.english
         assert "more than 1,000 tools" in listing.problems[2].reason.english
         assert (await run_tool(listing.tools[1], {})).text == "Done."

@@ -91,7 +91,7 @@ def test_a_typed_value_wins_until_an_admin_takes_what_was_found(admin_client: Cl
     assert (model.context_window, model.set_by_hand) == (16_000, ["context_window"])
     page = admin_client.get(reverse("admin:llm_model_change", args=[model.pk])).content.decode()
     assert "32,768" in page
-    assert "set by hand" in page
+    assert "set by an admin" in page
     admin_client.post(reverse("admin:llm_model_take_found", args=[model.pk]), {"_form_submitted": "on"})
     model.refresh_from_db()
     assert (model.context_window, model.set_by_hand) == (32_768, [])

@@ -259,7 +259,7 @@ def test_a_client_that_the_server_has_forgotten_is_registered_again(
         ({"code_challenge_methods_supported": ["plain"]}, "tool_sign_in_failed", "PKCE with S256"),
         ({"registration_endpoint": None}, "tool_sign_in_registration", f"with the redirect address {REDIRECT}"),
         ({"token_endpoint_auth_methods_supported": ["private_key_jwt"]}, "tool_sign_in_failed", "private_key_jwt"),
-        ({"token_endpoint": "no address"}, "tool_sign_in_failed", "does not say where people sign in"),
+        ({"token_endpoint": "no address"}, "tool_sign_in_failed", "does not name its sign-in server"),
         ({"authorization_endpoint": "http://evil.example/"}, "tool_sign_in_failed", "must begin with https://"),
         ({"registration_endpoint": "http://localhost:1/"}, "tool_sign_in_unreachable", "must begin with https://"),
         (
@@ -267,7 +267,7 @@ def test_a_client_that_the_server_has_forgotten_is_registered_again(
             "tool_sign_in_unreachable",
             "not on the public internet",
         ),
-        ({"scopes_supported": ["x" * 3_000], "issuer": None}, "tool_sign_in_failed", "does not say where"),
+        ({"scopes_supported": ["x" * 3_000], "issuer": None}, "tool_sign_in_failed", "does not name its sign-in server"),
     ],
 )
 def test_a_server_that_is_not_safe_to_sign_in_to_is_refused(
@@ -387,7 +387,7 @@ def test_a_grant_that_the_server_has_ended_is_told_and_not_tried_again(
     outputs = run(whoami(server, place), end, whoami(server, place), whoami(server, place))
     assert outputs[0].text == "alice"
     for output in outputs[2:]:
-        assert output.error and output.text.startswith(f"The sign-in to {row.name} has ended. Sign in to it again")
+        assert output.error and output.text.startswith(f"The sign-in to {row.name} has ended. Sign in again")
     grant.refresh_from_db()
     assert grant.ended == "revoked" and not grant.usable
     assert len(oauth.accounts.calls) == 1
@@ -439,7 +439,7 @@ def test_a_call_that_wants_a_further_permission_says_so_and_the_next_sign_in_ask
     for token in oauth.accounts.access.values():
         token.scopes = ["more"]
     [output] = run(whoami(server_of(alice, row), place_of(alice)))
-    assert output.error and "wants a further permission for this call" in output.text
+    assert output.error and "needs another permission for this call" in output.text
     grant.refresh_from_db()
     assert grant.usable
     ToolGrant.objects.filter(pk=grant.pk).update(missing_scope="more")
@@ -454,7 +454,7 @@ def test_tokens_of_an_earlier_address_are_not_sent_to_another(alice: User, row: 
     with serving() as other:
         ToolServer.objects.filter(pk=row.pk).update(base_url=other.url)
         [output] = run(whoami(server_of(alice, row), place_of(alice)))
-        assert output.error and "wants each person to sign in." in output.text
+        assert output.error and "Each person must sign in" in output.text
     ToolServer.objects.filter(pk=row.pk).update(base_url=oauth.url, access="header")
     assert server_of(alice, row).bearer is None
 

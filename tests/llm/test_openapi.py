@@ -68,7 +68,7 @@ def test_an_operation_that_cannot_be_a_tool_says_why_and_the_others_stay() -> No
     problems = {key: each.problem.english for key, each in OPERATIONS.items() if each.problem is not None}
     assert set(problems) == {"POST /upload", "GET /elsewhere", "GET /other"}
     assert "application/octet-stream" in problems["POST /upload"]
-    assert "server of its own" in problems["GET /elsewhere"]
+    assert "its own server" in problems["GET /elsewhere"]
     assert "common.yaml#/A" in problems["GET /other"] and "in one file" in problems["GET /other"]
 
 

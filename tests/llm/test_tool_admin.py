@@ -225,7 +225,7 @@ def test_what_no_tool_server_can_have_is_refused(
     [
         ({"access": "person"}, "a secret belongs to a client ID"),
         ({"access": "person", "client_id": "here"}, "Enter the issuer to which the client ID belongs"),
-        ({"access": "person", "client_id": "here", "issuer": "https://as.example"}, "is for the sign-in before"),
+        ({"access": "person", "client_id": "here", "issuer": "https://as.example"}, "belongs to the previous sign-in"),
         (
             {"access": "person", "clear_api_key": "on", "kind": "stdio", "command": "run"},
             "People can sign in to servers",
@@ -250,14 +250,14 @@ def test_the_administrator_chooses_who_signs_in(admin_client: Client, tool_serve
         admin_client.post(url, server_form(tool_server, **base))
         [server] = tool_servers()
         assert server.secrets == {} and server.bearer is not None
-        assert "Not looked for yet" in admin_client.get(url).content.decode()
+        assert "Not searched yet" in admin_client.get(url).content.decode()
         messages = press(admin_client, tool_server, "find_sign_in")
         origin = oauth.url.removesuffix("/mcp")
         assert f"People sign in to ours at {origin}" in messages and "/settings/tools/return/" in messages
         page = admin_client.get(url).content.decode()
         assert f"{origin}/.well-known/oauth-protected-resource/mcp" in page and f"{origin}/register" in page
         assert "0 people are signed in." in page
-        assert "wants each person to sign in. Sign in to it under" in press(admin_client, tool_server, "list_tools")
+        assert "Each person must sign in to" in press(admin_client, tool_server, "list_tools")
         oauth.changes["issuer"] = "https://evil.example"
         assert "calls itself “https://evil.example" in press(admin_client, tool_server, "find_sign_in")
         admin_client.post(url, server_form(tool_server, base_url=oauth.url, access="none"))
