@@ -131,7 +131,9 @@ def expected() -> list[Branch]:
 
 
 def test_the_page_sends_it_and_the_audit_has_it(olga: User, story: Conversation, client: Client) -> None:
-    client.force_login(olga)
+    olga.set_password("correct horse battery")
+    olga.save()
+    client.post("/login/", {"username": olga.username, "password": "correct horse battery"})  # exports need a fresh one
     assert "/export/for-others/" in client.get("/import/").content.decode()
     response = client.get("/export/for-others/")
     assert response.status_code == 200 and response["Content-Type"] == "application/zip"
