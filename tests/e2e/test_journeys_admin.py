@@ -124,7 +124,7 @@ def test_a_provider_is_tested_and_its_model_added(admin: Screen, new_provider: P
     page.get_by_label("scripted", exact=True).check()
     no_fault(admin)
     admin.check()
-    admin.press(page.get_by_role("button", name="Add the chosen models and store the reported facts"))
+    admin.press(page.get_by_role("button", name="Add models and store their facts"))
     expect(page.get_by_role("link", name="scripted", exact=True)).to_be_visible()
 
 
