@@ -314,9 +314,9 @@ class ResponsesReader(StepReader):
     def _start_item(self, index: int, item: JsonObject) -> list[StepEvent]:
         if item.get("type") != "function_call":
             return []
-        index = self._calls[index] = len(self._calls)
+        call_index = self._calls[index] = len(self._calls)
         self._argument_lengths[index] = 0
-        return [ToolCallStarted(index, _call_id(item, index), str(item.get("name") or ""))]
+        return [ToolCallStarted(call_index, _call_id(item, call_index), str(item.get("name") or ""))]
 
     def _add_arguments(self, index: int, delta: str) -> list[StepEvent]:
         self._argument_lengths[index] += len(delta)
