@@ -25,6 +25,8 @@ ELSEWHERE = {
     "core/private_files.py",
     "core/background.py",  # the empty file that says that a worker lives
     "chat/conversations/export.py",  # into a zip in memory
+    "chat/conversations/chatgpt_export.py",  # as above
+    "files/speech/services.py",  # a recording in memory
 }
 
 

@@ -1,6 +1,7 @@
 """Sentences are stored with their values, and are formatted and translated when they are read."""
 
 import ast
+import re
 from collections.abc import Iterator
 from decimal import Decimal
 from pathlib import Path
@@ -112,17 +113,22 @@ def test_text_that_an_earlier_version_stored_is_shown_as_it_is() -> None:
         assert [str(note) for note in file.notes] == ["Pictures that were left out: 3.", "Trong tệp không có gì."]
 
 
-def sentences_raised() -> Iterator[tuple[str, str, ast.expr]]:
-    """Yield the place, the called name and the sentence of each raised error and of each `Sentence`."""
-    position = {"Sentence": 0, "NotFound": 0, "ProductError": 1, "ModelError": 1, "ContextError": 1}
+def calls() -> Iterator[tuple[str, str, ast.Call]]:
+    """Yield the place, the called name and the node of each call in the product."""
     for path in (
         path for app in APPS for path in (Path(settings.BASE_DIR) / app).rglob("*.py") if "tests" not in path.parts
     ):
         for node in ast.walk(ast.parse(path.read_text())):
             if isinstance(node, ast.Call):
-                called = ast.unparse(node.func)
-                if called in position and len(node.args) > position[called]:
-                    yield f"{path.name}:{node.lineno}", called, node.args[position[called]]
+                yield f"{path.name}:{node.lineno}", ast.unparse(node.func), node
+
+
+def sentences_raised() -> Iterator[tuple[str, str, ast.expr]]:
+    """Yield the place, the called name and the sentence of each raised error and of each `Sentence`."""
+    position = {"Sentence": 0, "NotFound": 0, "ProductError": 1, "ModelError": 1, "ContextError": 1}
+    for place, called, node in calls():
+        if called in position and len(node.args) > position[called]:
+            yield place, called, node.args[position[called]]
 
 
 def subclasses(kind: type[Exception]) -> set[str]:
@@ -142,5 +148,25 @@ def test_the_catalogue_gets_the_sentence_of_every_error_that_takes_a_literal() -
     literal = {called for _, called, sentence in sentences_raised() if isinstance(sentence, ast.Constant)}
     assert literal <= read
     own = subclasses(ProductError) - {"ProductError", "NotFound", "ModelError", "ContextError"}
-    passes_on = {"RunWaits", "CannotReplan", "BadRequest", "LinesRefused", "EmbedderUnavailable", "DocumentRefused"}
+    passes_on = {
+        "RunWaits",
+        "CannotReplan",
+        "BadRequest",
+        "LinesRefused",
+        "EmbedderUnavailable",
+        "DocumentRefused",
+        "ProposalRefused",
+    }
     assert own <= passes_on | read, "does it pass a Sentence on, or is it a keyword?"
+
+
+def test_the_values_of_a_sentence_are_the_fields_of_its_template() -> None:
+    differing = []
+    for place, called, node in calls():
+        if called != "Sentence" or not node.args or not isinstance(template := node.args[0], ast.Constant):
+            continue
+        values = {keyword.arg for keyword in node.keywords}
+        fields = set(re.findall(r"\{(\w+)\}", str(template.value).replace("{{", "").replace("}}", "")))
+        if values and None not in values and values != fields:
+            differing.append((place, fields ^ values))
+    assert differing == []
