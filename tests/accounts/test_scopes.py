@@ -29,6 +29,7 @@ SCOPES = {
     "max-selected-document-tokens": "chat",
     "daily": "chat",
     "search": "chat",
+    "speech": "chat",
     "shares": "chat",
     "team-shares": "chat",
     "shared-with-me": "chat",
