@@ -10,7 +10,7 @@ from llm.models import Model
 from tests.chat.conversations import past
 from tests.chat.runs.working import DONE, SAID, Work, drafting, script, with_items, work
 from tests.conftest import Person
-from tests.e2e.conftest import OpenBrowser, answer, field, ready
+from tests.e2e.conftest import OpenBrowser, answer, field, in_thread, ready
 from tests.e2e.task_steps import run_of
 from tests.product import Product
 from tests.projects.uploads import uploaded
@@ -123,8 +123,8 @@ def test_what_is_meant_by_an_at_sign_is_chosen_with_the_keyboard(page: Page, per
 
 
 def test_a_past_conversation_is_attached_with_the_keyboard_and_removed(page: Page, person: Person) -> None:
-    conversation = past(person.user, 2)
-    Conversation.objects.filter(pk=conversation.pk).update(title="Voyage to Hue")
+    conversation = in_thread(lambda: past(person.user, 2))
+    in_thread(lambda: Conversation.objects.filter(pk=conversation.pk).update(title="Voyage to Hue"))
     field(page).press_sequentially("What about @voyage")
     option = page.locator("#mentions").get_by_role("option")
     expect(option).to_contain_text("Voyage to Hue")

@@ -231,7 +231,7 @@ def test_an_answer_of_another_issuer_is_refused(alice: User, row: ToolServer, oa
 def test_what_the_server_says_of_a_refusal_is_told(alice: User, row: ToolServer, oauth: OAuthServer) -> None:
     oauth.accounts.denies = True
     answer = answer_of(oauth, begun(alice, row), "alice")
-    refused("tool_sign_in_refused", lambda: completed(alice, answer), "says: You said no. Start again.")
+    refused("tool_sign_in_refused", lambda: completed(alice, answer), "refused the sign-in: You said no. Start again.")
     oauth.accounts.denies = False
     answer = answer_of(oauth, begun(alice, row), "alice")
     oauth.accounts.codes.clear()
@@ -288,7 +288,7 @@ def test_a_refused_registration_says_why_and_a_document_takes_its_place(
     alice: User, row: ToolServer, oauth: OAuthServer
 ) -> None:
     oauth.accounts.registers = False
-    refused("tool_sign_in_registration", lambda: begun(alice, row), "says: Only partners may register.")
+    refused("tool_sign_in_registration", lambda: begun(alice, row), "as a client: Only partners may register.")
     document = "https://here.example/oauth/client.json"
     refused("tool_sign_in_registration", lambda: begun(alice, row, document=document))
     oauth.changes["client_id_metadata_document_supported"] = True
@@ -330,7 +330,7 @@ def test_a_server_without_a_sign_in_says_so(alice: User, row: ToolServer, oauth:
 
 def test_a_server_that_is_for_another_address_is_refused(alice: User, row: ToolServer, oauth: OAuthServer) -> None:
     oauth.changes["resource"] = "https://other.example/mcp"
-    refused("tool_sign_in_failed", lambda: begun(alice, row), "its sign-in is for https://other.example/mcp")
+    refused("tool_sign_in_failed", lambda: begun(alice, row), "is for another address, https://other.example/mcp")
 
 
 # Tokens that end

@@ -138,7 +138,7 @@ async def test_a_page_sent_byte_by_byte_is_given_up() -> None:
         (answer("x", "Content-Encoding: br"), "packed in a way"),
         (answer("x", status="404 Not Found"), "status 404"),
         (answer("x", status="304 Not Modified"), "status 304"),
-        (answer("<body><script>render()</script></body>"), "holds no text"),
+        (answer("<body><script>render()</script></body>"), "has no text"),
     ],
     ids=range(12),
 )

@@ -82,7 +82,7 @@ def test_yaml_is_read_like_json() -> None:
 def test_refused_documents_get_a_sentence_that_says_what_to_do() -> None:
     assert "Convert it to OpenAPI 3" in refusal({"swagger": "2.0", "paths": {"/a": {}}})
     assert "its “openapi” is 4.0.0" in refusal({"openapi": "4.0.0", "paths": {"/a": {}}})
-    assert "no object" in refusal("[1]") and "no object" in refusal("")
+    assert "is not an object" in refusal("[1]") and "is not an object" in refusal("")
     assert "web page" in refusal("<!doctype html><p>Our API")
     assert "line 2" in refusal("a: 1\nb: }\nc: 1")
     assert "UTF-8" in refusal(b"\xff\xfe\x00")
@@ -211,7 +211,7 @@ def test_redirects_and_errors_are_told_to_the_model(shop: PetShop) -> None:
     assert call(server_of(shop), "GET /pets").text == "The server answered with status 204 and nothing else."
     shop.headers["Content-Encoding"] = "br"
     shop.answers["/v1/pets"] = (200, "text/plain", b"x")
-    assert "not asked for" in call(server_of(shop), "GET /pets").text
+    assert "was not requested" in call(server_of(shop), "GET /pets").text
 
 
 def test_a_server_that_is_away_is_an_output() -> None:

@@ -188,7 +188,7 @@ def deep(levels: int) -> dict[str, Any]:
     [
         ("object", "not a JSON object"),
         ([], "not a JSON object"),
-        ({"type": "array", "items": TEXT}, "of type array"),
+        ({"type": "array", "items": TEXT}, "has the type array"),
         ({"type": "object", "properties": [{"name": "a", "type": "string"}]}, "names are unknown"),
         (deep(30), "deeper than 40"),
         ({"properties": {"a": {"enum": list(range(30_000))}}}, "20,000 values"),

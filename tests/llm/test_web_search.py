@@ -223,7 +223,7 @@ async def test_a_service_that_never_ends_is_given_up() -> None:
             await asyncio.sleep(0.05)
 
     output = await searched(play, "x", timeout=0.5)
-    assert output.error and "no answer within 0.5 seconds" in output.text
+    assert output.error and "did not answer within 0.5 seconds" in output.text
 
 
 @pytest.mark.parametrize("queries", [None, "x", [], ["a"] * 6, [1], [""], [" \x01 "], ["a" * 401], ["good", None]])
