@@ -17,7 +17,6 @@ FLAGS = [
     "--disable-component-update",
     "--disable-sync",
     "--no-first-run",
-    "--use-fake-device-for-media-stream",  # a microphone that beeps, for pages that may use one
     f"--disable-features={','.join(WITHOUT.split())}",
 ]
 

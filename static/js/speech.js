@@ -61,8 +61,10 @@ function recognise(button, field, tell) {
  * @param {string} address @param {HTMLButtonElement} button @param {HTMLTextAreaElement} field @param {(text: string) => void} tell
  */
 async function record(address, button, field, tell) {
-  const stream = await navigator.mediaDevices.getUserMedia({ audio: true }).catch(() => null);
-  if (!stream) return tell(button.dataset.denied ?? "");
+  const stream = await navigator.mediaDevices.getUserMedia({ audio: true }).catch((error) => {
+    tell((error.name === "NotAllowedError" ? button.dataset.denied : button.dataset.failed) ?? "");
+  });
+  if (!stream) return;
   if (listening) return end(stream); // pressed twice while the browser asked
   const recorder = new MediaRecorder(stream, { audioBitsPerSecond: 32_000 });
   /** @type {Blob[]} */
