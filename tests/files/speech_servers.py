@@ -50,18 +50,19 @@ class ScriptedSpeechServer(RawServer):
         return f"http://127.0.0.2:{self.port}/v1"
 
     async def _play_answer(self, head: str, writer: asyncio.StreamWriter) -> None:
+        body = self.bodies[-1]  # a later request comes while this one waits
         if self.broken is None:
             await asyncio.Event().wait()
         await asyncio.to_thread(self.open.wait, PAUSE)
-        writer.write(self.broken or self._answer_to(head))
+        writer.write(self.broken or self._answer_to(head, body))
 
-    def _answer_to(self, head: str) -> bytes:
+    def _answer_to(self, head: str, body: bytes) -> bytes:
         if self.like != "whisper.cpp" and f"authorization: bearer {KEY}" not in head.lower():
             return _error("Incorrect API key provided", "401 Unauthorized", type="invalid_request_error")
         if head.startswith("POST /v1/audio/transcriptions HTTP"):
-            return self._transcribe(_fields(head, self.bodies[-1]))
+            return self._transcribe(_fields(head, body))
         if head.startswith("POST /v1/audio/speech HTTP"):
-            return self._speak(json.loads(self.bodies[-1]))
+            return self._speak(json.loads(body))
         return answer("File Not Found", status="404 Not Found", media_type="text/plain")
 
     def _transcribe(self, fields: dict[str, Any]) -> bytes:
