@@ -260,7 +260,7 @@ def test_a_turn_goes_on_with_the_good_tools_of_a_server_and_names_the_broken_one
     offered = [each["function"]["name"] for each in turns.bodies()[0]["tools"]]
     assert offered == ["read_result", *sorted(f"{row.name}__{name}" for name in (*BAD_SCHEMAS, "good"))]
     [note] = turns.report(turn)["notes"]
-    assert f"{row.name}__broken" in note and "of type array" in note
+    assert f"{row.name}__broken" in note and "has the type array" in note
     planned = turns.plan()
     assert note in planned["notes"]
 

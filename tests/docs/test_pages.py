@@ -25,7 +25,8 @@ OTHERS = re.compile(r"^(admin|api|v1)/")  # pages of the admin are its models; e
 # Pieces of pages, files, and addresses that lead on.
 NO_PAGES = {
     *("conversations/", "palette/", "diagram/", "models/", "starters/", "offered-prompts/", "mentions/", "usage.csv"),
-    *("c/<>/prompts/", "c/<>/next/", "c/<>/export.<>", "export/", "export/for-others/", "daily/", "tasks/code/<>/", "turns/<>/approvals/"),
+    *("c/<>/prompts/", "c/<>/next/", "c/<>/export.<>", "export/", "export/for-others/", "daily/", "tasks/code/<>/"),
+    "turns/<>/approvals/",
     *("messages/<>/", "messages/<>/text/", "messages/<>/sources/<>/", "projects/<>/meter/", "projects/<>/files/"),
     *("projects/<>/conversations/", "projects/invitations/", "projects/invitations/count/", "personas/tools/"),
     *("files/<>/content/", "files/<>/shown/", "files/<>/chip/", "files/<>/pages/<>/picture/", "logo/<>.png"),

@@ -267,7 +267,7 @@ def test_a_client_that_the_server_has_forgotten_is_registered_again(
             "tool_sign_in_unreachable",
             "not on the public internet",
         ),
-        ({"scopes_supported": ["x" * 3_000], "issuer": None}, "tool_sign_in_failed", "does not name its sign-in server"),
+        ({"scopes_supported": ["x" * 3_000], "issuer": None}, "tool_sign_in_failed", "does not name its sign-in"),
     ],
 )
 def test_a_server_that_is_not_safe_to_sign_in_to_is_refused(
