@@ -91,6 +91,7 @@ def generated_chat(number: int, owner: str, chance: random.Random) -> dict[str, 
         second += chance.choice([0, 1, 30])
         key = str(uuid.UUID(int=chance.getrandbits(128)))
         text = f"{role} {len(messages)} of {number}: " + " ".join(["trà xanh"] * chance.randrange(1, 40))
+        text = chance.choice(["", "    "]) + text + chance.choice(["", "\n"])
         messages.append(webui_message(key, above, role, text, second, **more))
         return key
 
@@ -172,6 +173,7 @@ def _libre_messages(own: str, number: int, chance: random.Random) -> list[dict[s
         time += timedelta(milliseconds=chance.randrange(1, 40_000))
         key = str(uuid.UUID(int=chance.getrandbits(128)))
         text = f"{len(rows)} of {number}: " + " ".join(["trà xanh"] * chance.randrange(1, 40))
+        text = chance.choice(["", "    "]) + text + chance.choice(["", "\n"])
         parts = {} if question or chance.random() < 0.5 else {"content": [{"type": "text", "text": text}]}
         row = libre_message(key, above, question, "" if parts else text, 0, conversationId=own, **parts)
         rows.append({**row, "createdAt": time, "updatedAt": time})

@@ -187,7 +187,7 @@ def test_a_call_without_a_whole_answer_stays_in_the_ledger_since_it_may_be_bille
     assert (recording.seconds, recording.cost) == (90, Decimal("0.009"))
     assert (spoken.purpose, spoken.failed, spoken.cost) == ("speech", True, Decimal("0.000195"))
     [line] = "".join(csv_pages(ModelCall.objects.filter(pk=recording.pk))).splitlines()[1:]
-    assert line.endswith(",90,True,True,0.009000000000")
+    assert ",90,True,True,0.009" in line
 
 
 @pytest.fixture
