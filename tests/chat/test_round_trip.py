@@ -96,7 +96,8 @@ def furnish(user: User, model: Model) -> Conversation:
     _tasks(user, project)
     _memory(user, project, persona)
     FavouriteModel.objects.create(user=user, model=model)
-    User.objects.filter(pk=user.pk).update(icon="star", colour="green")
+    user.icon, user.colour = "star", "green"
+    user.save(update_fields=["icon", "colour"])
     recording = store(user=user, name="memo.mp3", content=ContentFile(b"ID3 memo", name="memo.mp3"))
     File.objects.filter(pk=recording.pk).update(media_type="audio/mpeg")
     FileText.objects.create(file=recording, text="[0:00] The fee is 42.")
@@ -544,7 +545,7 @@ def test_what_an_own_export_lacks_is_named(olga: User, ivan: User, model: Model,
             body = original.read(name)
             copy.writestr(name, body.replace(b"D2026-03-01-T01", b"D2026-02-31-T01") if name == "tasks.json" else body)
     job = upload(changed.getvalue())
-    assert why(job, "files.json").startswith("1 imported, 0 here already, 1 skipped.")
+    assert why(job, "files.json").startswith("2 imported, 0 here already, 1 skipped.")
     assert "Missing files of “Ship”: 1." in why(job, "projects.json")
     assert "D2026-02-31-T01" in why(job, "tasks.json")
     assert "imported by name only: 1." in why(job, "The fee")
