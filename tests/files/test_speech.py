@@ -249,8 +249,8 @@ def test_a_recording_that_fails_stays_and_is_transcribed_when_it_is_tried_again(
     file = settled(upload(person, wav(2), "meeting.wav"))
     assert (file.status, file.error_code) == ("failed", "transcription_failed")
     assert str(file.problem) == (
-        "The recording could not be transcribed: The provider has a problem of its own or is overloaded. Try again in "
-        "a minute."
+        "The recording could not be transcribed: The provider has an internal problem or is overloaded. Try again in a "
+        "minute."
     )
     hears.broken = b""
     caller.post(f"files/{file.pk}/retry/", {}, expect=202)
