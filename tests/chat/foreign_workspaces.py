@@ -205,7 +205,7 @@ def librechat_places(folder: Path) -> Iterator[Place]:
 
 
 def _documents(path: Path) -> list[dict[str, Any]]:
-    options = bson.CodecOptions(tz_aware=True)
+    options: bson.CodecOptions[dict[str, Any]] = bson.CodecOptions(tz_aware=True)
     return bson.decode_all(path.read_bytes(), options)
 
 
