@@ -173,8 +173,7 @@ def test_a_call_without_a_whole_answer_stays_in_the_ledger_since_it_may_be_bille
     owner = new_owner()
     Limit.objects.create(user=owner, unit="speech", per="day", amount=1)
     with ScriptedSpeechServer(broken=broken) as server:
-        prices = {"minute_price": Decimal("0.006"), "patience": 1}
-        row_of(server, **prices)
+        row_of(server, minute_price=Decimal("0.006"), patience=1)
         row_of(server, "speech", character_price=Decimal(15), patience=1)
         with pytest.raises(ModelError):
             speak(payer=Payer(owner.pk), text="Hello, world.")

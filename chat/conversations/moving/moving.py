@@ -130,17 +130,19 @@ def _model_lines(models: "Counter[str]") -> Iterator[str]:
     here: dict[str, list[Model]] = {}
     for model in Model.objects.filter(name__in=list(models)).select_related("provider").order_by("pk"):
         here.setdefault(model.name, []).append(model)
-    for name, answers in models.most_common():
+    for name, count in models.most_common():
+        answers = "1 answer" if count == 1 else f"{count:,} answers"
         states = [_price_state(model) for model in here.get(name, ())]
         state = "; ".join(states) or "no model here has this name. Connect it first, so that answers name their model"
-        yield f"Model “{name[:MAX_NAME]}”: {answers:,} answers: {state}"
+        yield f"Model “{name[:MAX_NAME]}”: {answers}: {state}"
 
 
 def _price_state(model: Model) -> str:
     prices = model.prices
     if prices is None:
         return f"here at {model.provider.name}, without prices"
-    return f"here at {model.provider.name}, {prices.input:f} / {prices.output:f} US dollars a million tokens"
+    numbers = " / ".join(f"{price.normalize():f}" for price in (prices.input, prices.output))
+    return f"here at {model.provider.name}, {numbers} US dollars a million tokens"
 
 
 def _describe(person: ForeignPerson, user: User | None) -> str:
