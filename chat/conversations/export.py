@@ -35,12 +35,13 @@ from core.errors import NotFound, ProductError
 from core.faces import FACE
 from core.json_types import JsonObject
 from core.sentences import Sentence
-from files.models import File
+from files.models import File, FileText
 from files.services import open_blob
 from personas.models import Persona
 from projects.models import Project
 from projects.planner.models import Task
 from projects.saved_prompts.models import SavedPrompt
+from readers.api import media_types
 
 FORMAT = "glasshouse.conversation/1"
 WORKSPACE_FORMAT = "glasshouse.workspace/1"
@@ -67,7 +68,7 @@ What is in this export of {user}, made on {when}:
 md/             each conversation's branch on show, with sources
 json/           each conversation whole: branches, parts, marks, summaries, context reports
 manifest.json   the format of this export, and how many entries each list has
-settings.json   your language, time zone, colours and switches
+settings.json   your language, time zone, colours, switches and favourite models
 usage.csv       your model calls
 personas.json   your personas
 projects.json   your projects
@@ -78,9 +79,12 @@ profile.json    what you have written about yourself for models
 memory.json     facts that are remembered about you, with their sources
 files.json      your files, with their places in files/
 files/          the files that you uploaded
+transcripts/    the texts of recordings among them
 missing.txt     names of files whose bytes could not be read, if there are such
 
-"Import and export" in the settings of a workspace takes this file, and each file in json/.
+"Import and export" in the settings of a workspace takes this file, and each file in json/. It does not read
+usage.csv, readings.json and transcripts/: recordings are transcribed anew if that workspace has a speech server.
+Facts that are proposed or outdated stay in this file, and so do the places in conversations that facts rest on.
 
 What is not in it:
 
@@ -88,7 +92,9 @@ What is not in it:
 - the rest of long tool results that were shortened for the model
 - personas, projects and conversations that others share with you, and files of others
 - members of projects, shares of personas and conversations, the history of tasks, runs
-- tokens, webhooks, passkeys and sessions
+- tokens, webhooks, passkeys, sessions, and sign-ins at tool servers
+- what tools may do in a conversation, facts that you left out of one, and messages that wait to be sent
+- encodings that you chose for files
 - temporary conversations, and what was deleted
 """
 BATCH_ROWS = 20  # conversations, or files, that one query loads
@@ -153,6 +159,7 @@ class ExportedMessage(TypedDict):
     feedback: str
     feedback_reasons: list[str]
     feedback_comment: str
+    feedback_at: str | None
     usage: JsonObject | None
     cost: str | None
     report: list[JsonObject]
@@ -380,6 +387,7 @@ def _export_message(message: Message, mark: str | None, whole: Collection[UUID])
         "feedback": message.feedback,
         "feedback_reasons": message.feedback_reasons,
         "feedback_comment": message.feedback_comment,
+        "feedback_at": message.feedback_at.isoformat() if message.feedback_at else None,
         "usage": turn.usage if turn else None,
         "cost": f"{turn.cost:f}" if turn and turn.cost is not None else None,
         "report": _export_reports(turn, whole=turn.pk in whole) if turn else [],
@@ -465,6 +473,7 @@ def _zip(user: User, ids: Sequence[UUID] | None = None) -> Iterator[bytes]:
             manifest = {"format": WORKSPACE_FORMAT, "user": user.get_username(), "made": when, "entries": counts}
             archive.writestr("manifest.json", json.dumps(manifest, ensure_ascii=False, indent=1))
             yield from _zip_originals(user, archive, sink)
+            yield from _zip_transcripts(user, archive, sink)
     yield sink.take()
 
 
@@ -501,7 +510,10 @@ def _json_lists(user: User) -> dict[str, Iterable[Any]]:
         "prompts.json": SavedPrompt.objects.filter(Q(owner=user) | Q(project__owner=user))
         .order_by("pk")
         .values("name", "text", "project", "project__name"),
-        "settings.json": [{name: getattr(user, name) for name in setting}],
+        "settings.json": [
+            {name: getattr(user, name) for name in setting}
+            | {"favourite_models": list(user.favourite_models.order_by("pk").values_list("model__name", flat=True))}
+        ],
         "files.json": [
             {"id": row.pk, "name": row.name, "sha256": row.sha256, "created": row.created, "path": _zip_path(row)}
             for row in File.objects.filter(owner=user).only("name", "sha256", "created").order_by("pk")
@@ -538,6 +550,15 @@ def _check(check: JsonObject | None) -> JsonObject | None:
 
 def _zip_originals(user: User, archive: zipfile.ZipFile, sink: "ZipSink") -> Iterator[bytes]:
     yield from zip_files(File.objects.filter(owner=user), archive, sink, _zip_path)
+
+
+def _zip_transcripts(user: User, archive: zipfile.ZipFile, sink: "ZipSink") -> Iterator[bytes]:
+    """Write the texts of recordings, which a speech server has made."""
+    rows = FileText.objects.filter(file__owner=user, file__media_type__in=list(media_types.SOUNDS))
+    for row in rows.select_related("file").order_by("pk").iterator(1):
+        path = _zip_path(row.file).removeprefix("files/")
+        archive.writestr(f"transcripts/{path}.txt", row.text)
+        yield sink.take()
 
 
 def zip_files(

@@ -69,7 +69,7 @@ class ModelCallAdmin(RecordAdmin):
     ordering = ("-id",)
     list_display = ("created", "person", "provider_name", "model_name", "purpose", "tokens", "money", "counted")
     list_select_related = ("person",)
-    list_filter = ("purpose", "counted", "model", "created")
+    list_filter = ("purpose", "counted", "failed", "model", "created")
     search_fields = ("=person__username", "=model_name", "=turn__id", "=conversation__id")
     search_help_text = "A user name, a model, or the id of a turn or conversation"
     fields = (
@@ -87,7 +87,7 @@ class ModelCallAdmin(RecordAdmin):
             "of_persona",
         ),
         *("provider_name", "model_name", "input", "cached_input", "cache_written", "output", "reasoning"),
-        *("seconds", "counted", "money"),
+        *("seconds", "counted", "failed", "money"),
     )
     actions_list: Any = ("sums",)
     of_group = column("group_id", "Group")

@@ -61,7 +61,8 @@ class ModelCall(models.Model):
     `number` counts the calls of a turn from 1. Tokens are those that the provider reports. Where it reports none, for
     example for an aborted call, they are our own count, and `counted` is true. `cached_input` and `cache_written` are
     parts of `input`, and `reasoning` is a part of `output`. `cost` is in US dollars, exact; it is null if the model had
-    no price. `seconds`: the duration of the sound that a speech server read or spoke. `token`: the API token of the
+    no price. `seconds`: the duration of the sound that a speech server read or spoke. `failed`: the request to a speech
+    server was sent, and its answer did not come, so that the provider may bill it. `token`: the API token of the
     program that asked. `group`: the group that the usage of the user counted to at the time
     (`accounts.access.rights.billing_group`). Both ids stay when token or group are deleted.
     """
@@ -104,6 +105,7 @@ class ModelCall(models.Model):
     reasoning = models.PositiveIntegerField(default=0)
     seconds = models.PositiveIntegerField(default=0, db_default=0)
     counted = models.BooleanField(default=False)
+    failed = models.BooleanField(default=False, db_default=False)
     cost = models.DecimalField(max_digits=26, decimal_places=12, null=True)
     created = models.DateTimeField(auto_now_add=True)
 

@@ -58,6 +58,7 @@ COLUMNS = (
     "reasoning",
     "seconds",
     "counted",
+    "failed",
     "cost",
 )
 BATCH_ROWS = 2_000  # rows per query for the CSV

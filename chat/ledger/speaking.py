@@ -11,26 +11,33 @@ from accounts.access.rights import billing_group
 from chat.ledger.limits import require_speech_available
 from chat.ledger.models import ModelCall
 from chat.models.conversation_state import join_line
+from core.errors import ModelError
 from files.index.ledger import Payer
 from files.models import SpeechServer
 from files.speech.ledger import SpeechUsage
 
 MILLION = 1_000_000
 MAX_SIZE = 2**31 - 1  # the largest value of the columns
+# Codes of `ModelError` for a request that was sent, whose answer did not come or broke off. The provider may have done
+# the work and bill it. An answer with an error is billed by no provider.
+BILLABLE_CODES = frozenset({"provider_timeout", "stream_cut"})
 
 
 @contextmanager
 def record_speech_call(server: SpeechServer, payer: Payer, expected: SpeechUsage) -> Iterator[SpeechUsage]:
     """Store a call in the ledger before it is made, and its real usage afterwards.
 
-    Implements `files.speech.ledger.SpeechLedger`. Simultaneous calls of one payer are checked one after the other. A
-    call that fails leaves no row.
+    Implements `files.speech.ledger.SpeechLedger`. Simultaneous calls of one payer are checked one after the other.
     """
     row = _store_call(server, payer, expected)
     try:
         yield expected
-    except Exception:
-        row.delete()
+    except Exception as error:
+        if isinstance(error, ModelError) and error.code in BILLABLE_CODES:
+            row.failed = True
+            row.save(force_update=True, update_fields=("failed",))
+        else:
+            row.delete()
         raise
     _set_usage(row, server, expected)
     row.save(force_update=True, update_fields=("input", "output", "seconds", "counted", "cost"))

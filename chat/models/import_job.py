@@ -57,6 +57,9 @@ class Import(models.Model):
     )
     status = models.CharField(max_length=20, choices=Status, default=Status.QUEUED)
     attempt = models.PositiveSmallIntegerField(default=0, editable=False)
+    tries = models.PositiveSmallIntegerField(
+        default=0, db_default=0, editable=False, help_text="How often a worker has begun since the last progress."
+    )
     progress = models.PositiveSmallIntegerField(default=0, help_text="Percent of the export that was read.")
     imported = models.PositiveIntegerField(default=0)
     known = models.PositiveIntegerField(default=0, help_text="Conversations that were imported before.")

@@ -29,7 +29,9 @@ class SpeechLedger(Protocol):
     ) -> AbstractContextManager[SpeechUsage]:
         """Return a context manager around one call. It yields `expected`, which the call corrects.
 
-        It stores the expected usage before the call, and the corrected usage after it. A call that fails leaves no row.
+        It stores the expected usage before the call, and the corrected usage after it. A call whose answer does not
+        come or breaks off stays with the expected usage, as failed: the provider may bill it. Another call that fails
+        leaves no row.
         Raises `limit_reached` (429) if a limit of the payer is used up.
         """
 

@@ -265,6 +265,15 @@ def test_the_command_imports_a_table(admin_user: User, tmp_path: Path, settings:
 
     assert run(dry_run=True) == "olga: a new account, groups: Sales\nbinh: a new account\n"
     assert User.objects.count() == 1
+    table = path.read_text("utf-8-sig")
+    Group.objects.create(name="Helpers")
+    PeopleGroup.objects.create(name="Staff", all_models=True, may=["share"])
+    path.write_text("username,groups,rights\nc,Sales|Staff,Helpers\n")
+    assert (
+        run(dry_run=True)
+        == "c: a new account, groups: Sales, Staff (its members have models, rights), rights: Helpers\n"
+    )
+    path.write_text(table)
     report = run()
     assert "olga: https://chat.example.org/welcome/" in report and report.endswith("2 new, 0 here already.\n")
     assert [person.username for person in sales.members.all()] == ["olga"]

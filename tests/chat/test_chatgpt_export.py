@@ -131,9 +131,11 @@ def expected() -> list[Branch]:
 
 
 def test_the_page_sends_it_and_the_audit_has_it(olga: User, story: Conversation, client: Client) -> None:
-    olga.set_password("correct horse battery")
+    client.force_login(olga)
+    assert client.get("/export/for-others/")["Location"].startswith("/login/again/"), "it asks for a fresh sign-in"
+    olga.set_password("the password of olga")
     olga.save()
-    client.post("/login/", {"username": olga.username, "password": "correct horse battery"})  # exports need a fresh one
+    client.post("/login/", {"username": "olga", "password": "the password of olga"})
     assert "/export/for-others/" in client.get("/import/").content.decode()
     response = client.get("/export/for-others/")
     assert response.status_code == 200 and response["Content-Type"] == "application/zip"

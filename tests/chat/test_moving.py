@@ -1,10 +1,10 @@
 """Moves of whole workspaces of Open WebUI and LibreChat by a command."""
 
 import json
-import random
 import sqlite3
-import uuid
+from collections.abc import Callable
 from datetime import UTC, datetime
+from decimal import Decimal
 from io import StringIO
 from pathlib import Path
 from typing import Any
@@ -13,16 +13,18 @@ import bson
 import psycopg
 import pytest
 from bson.objectid import ObjectId
+from django.contrib.auth.models import Group
 from django.core.management import CommandError, call_command
 from django.db import connection
 
-from accounts.models import PeopleGroup, User
+from accounts.models import Limit, PeopleGroup, User
 from chat.conversations.importing import storing
 from chat.models import Attachment, Conversation, Import, ImportedRow, Message
 from files.models import File
 from files.services import open_blob
+from llm.models import Model, Provider
 from personas.models import Persona
-from projects.models import Project, ProjectFile
+from projects.models import Membership, Project, ProjectFile
 from projects.saved_prompts.models import SavedPrompt
 from tests.chat.foreign_exports import (
     START,
@@ -35,29 +37,10 @@ from tests.chat.foreign_exports import (
     webui_chat,
     webui_message,
 )
+from tests.chat.foreign_workspaces import GENERATED, TABLES, differences, fill
 
 pytestmark = pytest.mark.django_db
 OLGA, IVAN, NEW = "11111111-0000-4000-8000-000000000001", "22222222-0000-4000-8000-000000000002", "33333333-0000"
-# The tables of Open WebUI 0.12, with the columns that are read and some that are not.
-TABLES = """
-CREATE TABLE "user" (id VARCHAR PRIMARY KEY, name VARCHAR, email VARCHAR, username VARCHAR, role VARCHAR,
-    profile_image_url TEXT, settings JSON, created_at BIGINT);
-CREATE TABLE "group" (id TEXT PRIMARY KEY, user_id TEXT, name TEXT, description TEXT, permissions JSON);
-CREATE TABLE group_member (id TEXT PRIMARY KEY, group_id TEXT, user_id TEXT, created_at BIGINT);
-CREATE TABLE folder (id TEXT PRIMARY KEY, parent_id TEXT, user_id TEXT, name TEXT, data JSON, created_at BIGINT);
-CREATE TABLE chat (id VARCHAR PRIMARY KEY, user_id VARCHAR, title TEXT, chat JSON, created_at BIGINT, updated_at BIGINT,
-    share_id TEXT, archived BOOLEAN, pinned BOOLEAN, meta JSON, folder_id TEXT, summary TEXT, current_message_id TEXT);
-CREATE TABLE chat_message (id TEXT PRIMARY KEY, chat_id TEXT, user_id TEXT, role TEXT, parent_id TEXT, content JSON,
-    output JSON, model_id TEXT, files JSON, sources JSON, created_at BIGINT);
-CREATE TABLE memory (id VARCHAR PRIMARY KEY, user_id VARCHAR, content TEXT, updated_at BIGINT, created_at BIGINT);
-CREATE TABLE prompt (id TEXT PRIMARY KEY, command VARCHAR, user_id VARCHAR, name TEXT, content TEXT);
-CREATE TABLE model (id TEXT PRIMARY KEY, user_id TEXT, base_model_id TEXT, name TEXT, params TEXT, meta TEXT,
-    is_active BOOLEAN, updated_at BIGINT, created_at BIGINT);
-CREATE TABLE file (id VARCHAR PRIMARY KEY, user_id VARCHAR, filename TEXT, path TEXT, data JSON, meta JSON);
-CREATE TABLE knowledge (id TEXT PRIMARY KEY, user_id TEXT, name TEXT, description TEXT, meta JSON);
-CREATE TABLE knowledge_file (id TEXT PRIMARY KEY, knowledge_id TEXT, file_id TEXT, user_id TEXT);
-CREATE TABLE tool (id TEXT PRIMARY KEY, user_id TEXT, name TEXT, content TEXT);
-"""
 
 
 def webui_rows() -> dict[str, list[dict[str, Any]]]:
@@ -112,46 +95,6 @@ def webui_rows() -> dict[str, list[dict[str, Any]]]:
         ],
         "tool": [{"id": "t", "name": "Timer"}],
     }  # fmt: skip
-
-
-def generated_chat(number: int, chance: random.Random) -> dict[str, Any]:
-    """A chat as Open WebUI 0.12 stores it: edited questions, answers side by side, several answers in one second."""
-    messages: list[dict[str, Any]] = []
-    second = 0
-
-    def add(above: str | None, role: str, **more: Any) -> str:
-        nonlocal second
-        second += chance.choice([0, 1, 30])
-        key = str(uuid.UUID(int=chance.getrandbits(128)))
-        text = f"{role} {len(messages)} of {number}: " + " ".join(["trà xanh"] * chance.randrange(1, 40))
-        messages.append(webui_message(key, above, role, text, second, **more))
-        return key
-
-    above: str | None = None
-    for _ in range(chance.randrange(1, 6)):
-        question = ""
-        for _ in range(chance.choice([1, 1, 2])):
-            question = add(above, "user")
-        answers = [add(question, "assistant", modelIdx=index) for index in range(chance.choice([1, 1, 2]))]
-        above = chance.choice(answers)
-    owner = OLGA if number % 2 else IVAN
-    times = {"created_at": START + number, "updated_at": START + number + 900}
-    return webui_chat(f"g{number}", messages, str(above), user_id=owner, title=f"Chat {number}", **times)
-
-
-def fill(execute: Any, mark: str, workspace: dict[str, list[dict[str, Any]]]) -> None:
-    """Write the rows with `execute`. Only columns of the tables above are written."""
-    for table, rows in workspace.items():
-        declared = TABLES.replace('"', "").partition(f"CREATE TABLE {table} (")[2].partition(");")[0]
-        for row in rows:
-            names = [name for name in row if f"{name} " in declared]
-            values = [json.dumps(row[name]) if is_json(declared, name, row[name]) else row[name] for name in names]
-            listed = ", ".join(names)
-            execute(f'INSERT INTO "{table}" ({listed}) VALUES ({", ".join([mark] * len(names))})', values)  # noqa: S608
-
-
-def is_json(declared: str, name: str, value: Any) -> bool:
-    return value is not None and (f"{name} JSON" in declared or isinstance(value, dict))
 
 
 @pytest.fixture
@@ -230,44 +173,107 @@ def test_a_workspace_of_open_webui_moves_from_an_sqlite_file(
 
 
 def test_a_dry_run_lists_everything_and_stores_nothing(people: dict[str, User], sqlite: str, uploads: Path) -> None:
+    provider = Provider.objects.create(name="Local", kind=Provider.Kind.OPENAI, base_url="http://127.0.0.1:9")
+    prices = {"input_price": Decimal("1.5"), "output_price": Decimal(2)}
+    Model.objects.create(provider=provider, name="llama3.1:8b", context_window=8_000, **prices)
+    Model.objects.create(provider=provider, name="gpt-4o", context_window=8_000)
     report = run("import_openwebui", sqlite, uploads=uploads, dry_run=True)
+    assert not PeopleGroup.objects.filter(name="Kitchen").exists()
     assert not Conversation.objects.exists() and not Import.objects.exists() and User.objects.count() == 2
     for words in (
         "Olga@Example.com: account “olga”, groups: Kitchen, Strong",
         "new@example.com: a new account, deactivated",
         "2 conversations",
         "7 messages",
-        "1 personas",
-        "1 prompts",
+        "prompts: “Mail”",
+        "personas: “Cook”",
         "1 memories",
-        "2 projects",
+        "3 projects",
+        "projects: “Drinks”, “Handbook”, “Drinks / Hot”",
+        "Group “Kitchen”: 2 people join: it is new, and gives no rights",
+        "Group “Strong”: 1 person joins: it is new, and gives no rights",
+        "Model “llama3.1:8b”: 2 answers: here at Local, 1.5 / 2 US dollars a million tokens",
+        "Model “gpt-4o”: 1 answer: here at Local, without prices",
+        "Model “m”: 1 answer: no model here has this name.",
         "skipped “Tea”: It has no message with text.",
         "Tools in Python: 1.",
     ):
         assert words in report
 
 
-def test_a_generated_workspace_moves_whole_and_once(people: dict[str, User], tmp_path: Path) -> None:
-    chance = random.Random(47)
-    chats = [generated_chat(number, chance) for number in range(40)]
-    path = tmp_path / "generated.db"
-    with sqlite3.connect(path) as database:
-        database.executescript(TABLES)
-        fill(database.execute, "?", {"user": webui_rows()["user"][:2], "chat": chats})
-    database.close()
-    run("import_openwebui", path)
-    for chat in chats:
-        row = Conversation.objects.get(imported_from=f"openwebui:{chat['id']}")
-        assert branches_here(row) == webui_branches(chat)
-        assert row.owner == people["olga" if chat["user_id"] == OLGA else "ivan"]
-        assert (row.title, row.created.timestamp(), row.updated.timestamp()) == (
-            chat["title"], chat["created_at"], chat["updated_at"],
-        )  # fmt: skip
-        history = chat["chat"]["history"]
-        assert row.leaf and row.leaf.text == history["messages"][history["currentId"]]["content"]
+def rights(group: PeopleGroup) -> str:
+    group.may = ["share"]
+    group.save()
+    return "rights"
+
+
+def models(group: PeopleGroup) -> str:
+    group.all_models = True
+    group.save()
+    return "models"
+
+
+def days(group: PeopleGroup) -> str:
+    group.conversation_days = 3
+    group.save()
+    return "days that conversations are kept"
+
+
+def limits(group: PeopleGroup) -> str:
+    Limit.objects.create(group=group, unit="tokens", per="day", amount=1_000)
+    return "limits"
+
+
+def project(group: PeopleGroup) -> str:
+    owner = User.objects.create_user("owner")
+    Membership.objects.create(project=Project.objects.create(owner=owner, name="Secret"), group=group)
+    return "memberships"
+
+
+@pytest.mark.parametrize("give", [rights, models, days, limits, project])
+def test_a_group_whose_members_have_something_is_joined_only_if_it_is_chosen(
+    people: dict[str, User], sqlite: str, give: Callable[[PeopleGroup], str]
+) -> None:
+    kitchen = PeopleGroup.objects.create(name="Kitchen")
+    effect = give(kitchen)
+    line = f"Group “Kitchen”: 2 people do not join: its members have {effect}. To let them join, add: --join “Kitchen”"
+    assert line in run("import_openwebui", sqlite, dry_run=True)
+    assert line in run("import_openwebui", sqlite)
+    assert not kitchen.members.exists()
+    assert [group.name for group in people["olga"].people_groups.all()] == ["Strong"], "new ones are joined"
+    report = run("import_openwebui", sqlite, join=["Kitchen"])
+    assert "Group “Kitchen”: 2 people join: chosen by --join" in report
+    assert {person.email for person in kitchen.members.all()} == {"olga@example.com", "new@example.com"}
+    assert "Group “Kitchen”: 0 people join: chosen by --join" in run("import_openwebui", sqlite, join=["Kitchen"])
+
+
+def test_a_group_that_follows_a_claim_is_left_to_the_provider_even_if_it_is_chosen(
+    people: dict[str, User], sqlite: str
+) -> None:
+    strong = PeopleGroup.objects.create(name="Strong", claim="strong")
+    Group.objects.create(name="Kitchen")
+    report = run("import_openwebui", sqlite, join=["Strong"])
+    assert "Group “Strong”: 1 person does not join: it follows a claim" in report and not strong.members.exists()
+    assert not people["olga"].groups.exists(), "groups of administrators are never joined"
+
+
+def test_a_chosen_group_that_is_not_here_is_refused_before_anything_moves(people: dict[str, User], sqlite: str) -> None:
+    with pytest.raises(CommandError, match="no group of people “Kichen” here"):
+        run("import_openwebui", sqlite, join=["Kichen"])
+    assert not Conversation.objects.exists()
+
+
+@pytest.mark.parametrize("product", ["openwebui", "librechat"])
+def test_a_generated_workspace_moves_whole_and_once(people: dict[str, User], tmp_path: Path, product: str) -> None:
+    emails = [person.email for person in people.values()]
+    path = tmp_path / "generated"
+    write, places = GENERATED[product]
+    write(path, emails, 40)
+    run(f"import_{product}", path)
+    assert Conversation.objects.count() == 40 and differences(places(path)) == []
     models = (Conversation, Message, Import, ImportedRow)
     before = [model.objects.count() for model in models]
-    run("import_openwebui", path)
+    run(f"import_{product}", path)
     assert [model.objects.count() for model in models] == before
 
 
@@ -279,9 +285,22 @@ def test_only_some_people_move(people: dict[str, User], sqlite: str) -> None:
 
 def test_a_person_whose_address_two_accounts_have_is_left_out(people: dict[str, User], sqlite: str) -> None:
     User.objects.create_user("twin", email="ivan@example.com")
+    assert "ivan@example.com: nothing is moved" in run("import_openwebui", sqlite, dry_run=True)
     report = run("import_openwebui", sqlite)
-    assert "several accounts have this e-mail address" in report
+    assert "nothing is moved: several accounts have this e-mail address" in report
+    assert "2 conversations" in report.rpartition("Together:")[2]
     assert {row.owner for row in Conversation.objects.all()} == {people["olga"]}
+
+
+def test_an_account_that_only_claims_an_address_gets_nothing_of_its_owner(people: dict[str, User], sqlite: str) -> None:
+    User.objects.filter(pk=people["ivan"].pk).update(email_confirmed=False)
+    report = run("import_openwebui", sqlite)
+    assert "ivan@example.com: nothing is moved: the account “ivan” has not confirmed this address" in report
+    assert not Conversation.objects.filter(owner=people["ivan"]).exists() and not User.objects.filter(username="ivan-2")
+    owner = User.objects.create_user("the real one", email="ivan@example.com")
+    run("import_openwebui", sqlite)
+    assert Conversation.objects.filter(owner=owner).exists()
+    assert not Conversation.objects.filter(owner=people["ivan"]).exists()
 
 
 def test_a_workspace_of_open_webui_moves_from_postgresql(people: dict[str, User], uploads: Path) -> None:

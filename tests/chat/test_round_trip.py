@@ -19,12 +19,14 @@ from django.core.files.storage import default_storage
 from accounts.models import User
 from chat.conversations.export import _zip, export
 from chat.conversations.importing import jobs
+from chat.memory.models import Fact, Profile
+from chat.memory.services import FactScope, ProfileFields, add_fact, save_profile
 from chat.models import Attachment, Conversation, Import, Mark, Message, Summary, Tag, Turn
 from chat.prompts import inspector
 from core.sentences import Sentence
-from files.models import File
+from files.models import File, FileText
 from files.services import open_blob, store
-from llm.models import Model, Provider
+from llm.models import FavouriteModel, Model, Provider
 from personas.models import Persona
 from personas.services import create_persona
 from projects.models import Project, ProjectFile
@@ -85,20 +87,36 @@ def furnish(user: User, model: Model) -> Conversation:
         reminder="Stay a pirate.",
     )  # fmt: skip
     project = Project.objects.create(
-        owner=user, name="Ship", instructions="In knots.", persona=persona, web=False, icon="star"
+        owner=user, name="Ship", instructions="In knots.", persona=persona, web=False, icon="star", findable=False
     )
     ProjectFile.objects.create(project=project, file=file, pinned=True, ordinal=0)
     ProjectFile.objects.create(project=project, file=other, ordinal=1)
     SavedPrompt.objects.create(owner=user, name="greet", text="Greet {{name}}.")
     SavedPrompt.objects.create(project=project, name="sail", text="Sail on.")
     _tasks(user, project)
+    _memory(user, project, persona)
+    FavouriteModel.objects.create(user=user, model=model)
+    user.icon, user.colour = "star", "green"
+    user.save(update_fields=["icon", "colour"])
+    recording = store(user=user, name="memo.mp3", content=ContentFile(b"ID3 memo", name="memo.mp3"))
+    File.objects.filter(pk=recording.pk).update(media_type="audio/mpeg")
+    FileText.objects.create(file=recording, text="[0:00] The fee is 42.")
     conversation = Conversation.objects.create(
         owner=user, title="The fee", persona=persona, project=project, effort="high", archived=True, pinned=NOON,
         documents={str(file.pk): 1, "https://example.org/": 2}, tasks_in_prompts=False,
+        findable=False, memory_in_prompts=False,
     )  # fmt: skip
     conversation.tags.add(Tag.objects.create(owner=user, name="money"), Tag.objects.create(owner=user, name="Sea"))
     _messages(conversation, model, file)
     return conversation
+
+
+def _memory(user: User, project: Project, persona: Persona) -> None:
+    add_fact(user=user, text="Lives in Hanoi.", pinned=True)
+    add_fact(user=user, text="The mast is new.", scope=FactScope(project=project))
+    add_fact(user=user, text="The mast is new.", scope=FactScope(persona=persona))
+    fields: ProfileFields = {"about": "A sailor.", "answering": "Briefly.", "search_conversations": True}
+    save_profile(user=user, fields=fields)
 
 
 def _tasks(user: User, project: Project) -> None:
@@ -147,6 +165,7 @@ def _messages(conversation: Conversation, model: Model, file: File) -> None:
          "outgoing": outgoing},
         {"type": "text", "text": "It is 42 [1]."},
         model=model, feedback="good", feedback_reasons=["correct"], feedback_comment="Just what I need.",
+        feedback_at=NOON + timedelta(days=1),
     )  # fmt: skip
     failed = say("assistant", question, status="failed", error_code="model_failed", error_detail=Sentence("No answer."))
     again = say("user", answer, {"type": "text", "text": "And later?"})
@@ -263,7 +282,7 @@ def snapshot(user: User) -> dict[str, Any]:
             (
                 *(row.name, row.description, row.instructions, row.replaces_system_prompt, row.effort, row.tools),
                 *(row.starter_messages, row.model and row.model.name, row.own_reminder, row.date_awareness),
-                *(row.icon, row.colour),
+                *(row.icon, row.colour, row.memory),
                 *(row.visibility, rounded(row.created)),
             )
             for row in Persona.objects.filter(owner=user)
@@ -277,6 +296,7 @@ def snapshot(user: User) -> dict[str, Any]:
                     row.persona and row.persona.name,
                     rounded(row.created),
                     row.icon,
+                    row.findable,
                 ),
                 [(each.file.name, each.pinned) for each in row.entries.all()],
                 [(each.name, each.text) for each in row.saved_prompts.all()],
@@ -293,6 +313,13 @@ def snapshot(user: User) -> dict[str, Any]:
             )
             for row in Task.objects.filter(owner=user)
         ),
+        "facts": sorted(
+            (row.text, row.scope, row.pinned, str(row.project or row.persona or ""))
+            for row in Fact.objects.filter(owner=user)
+        ),
+        "profile": list(Profile.objects.filter(person=user).values_list("about", "answering", "search_conversations")),
+        "face": User.objects.values_list("icon", "colour").get(pk=user.pk),
+        "favourites": list(FavouriteModel.objects.filter(user=user).values_list("model__name", flat=True)),
         "series": sorted(CodeSeries.objects.filter(owner=user).values_list("series", "last")),
         "conversations": [_conversation(row, names) for row in Conversation.objects.filter(owner=user).order_by("pk")],
     }
@@ -313,6 +340,7 @@ def _conversation(row: Conversation, names: dict[str, str]) -> dict[str, Any]:
     return {
         "row": (
             *(row.title, row.archived, row.pinned, row.effort, row.tasks_in_prompts, row.automatic_summaries),
+            *(row.findable, row.memory_in_prompts),
             *(row.created, row.updated, places[row.leaf_id]),
             *(row.persona and row.persona.name, row.project and row.project.name),
             *(sorted(row.tags.values_list("name", flat=True)), {names.get(k, k): n for k, n in row.documents.items()}),
@@ -320,7 +348,7 @@ def _conversation(row: Conversation, names: dict[str, str]) -> dict[str, Any]:
         "messages": [
             (
                 *(places[each.pk], each.role, each.created, each.status, each.error_code, each.error_detail.english),
-                *(each.feedback, each.feedback_reasons, each.feedback_comment),
+                *(each.feedback, each.feedback_reasons, each.feedback_comment, each.feedback_at),
                 *(each.model and each.model.name, json.loads(_named(json.dumps(each.parts), names))),
                 [(file.name, file.file and file.file.name) for file in each.attachments.all()],
                 _turn(each, {**by_text, **names, **summaries}),
@@ -459,6 +487,14 @@ def test_everything_of_a_person_comes_back_as_another_persons(
     assert snapshot(olga) == before
 
 
+def test_the_text_of_a_recording_is_in_the_export(olga: User, model: Model) -> None:
+    furnish(olga, model)
+    with zipfile.ZipFile(io.BytesIO(b"".join(_zip(olga)))) as archive:
+        [name] = [name for name in archive.namelist() if name.startswith("transcripts/memo ")]
+        assert name.endswith(".mp3.txt") and archive.read(name) == b"[0:00] The fee is 42."
+        assert "transcripts/" in archive.read("README.txt").decode()
+
+
 def test_the_same_export_again_makes_nothing_twice_neither_here_nor_there(
     olga: User, ivan: User, model: Model, upload: Upload
 ) -> None:
@@ -470,7 +506,7 @@ def test_the_same_export_again_makes_nothing_twice_neither_here_nor_there(
     assert (job.imported, job.known) == (0, 1)
     assert snapshot(ivan) == once
     lists = {each["title"]: each["outcome"] for each in job.results if each["conversation"] is None}
-    assert lists.pop("settings.json") == "imported" and [*lists.values()] == ["known"] * 5
+    assert lists.pop("settings.json") == "imported" and [*lists.values()] == ["known"] * 7
     before = snapshot(olga)
     blob = default_storage.save("imports/own", ContentFile(content_of_zip))
     own = Import.objects.create(owner=olga, name="own.zip", blob=blob)
@@ -509,7 +545,7 @@ def test_what_an_own_export_lacks_is_named(olga: User, ivan: User, model: Model,
             body = original.read(name)
             copy.writestr(name, body.replace(b"D2026-03-01-T01", b"D2026-02-31-T01") if name == "tasks.json" else body)
     job = upload(changed.getvalue())
-    assert why(job, "files.json").startswith("1 imported, 0 here already, 1 skipped.")
+    assert why(job, "files.json").startswith("2 imported, 0 here already, 1 skipped.")
     assert "Missing files of “Ship”: 1." in why(job, "projects.json")
     assert "D2026-02-31-T01" in why(job, "tasks.json")
     assert "imported by name only: 1." in why(job, "The fee")

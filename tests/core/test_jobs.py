@@ -180,10 +180,10 @@ def test_a_worker_at_work_renews_its_heartbeat_until_the_claim_is_lost(
 
 
 def test_a_job_that_keeps_losing_its_worker_is_given_up(row: Import, handed_out: list[tuple[str, object]]) -> None:
-    change(row, age=100, status="running", attempt=2)
+    change(row, age=100, status="running", tries=2)
     jobs.sweep(IMPORTS)
     assert handed_out == [(IMPORTS.task, row.pk)]
-    change(row, age=100, attempt=3)
+    change(row, age=100, tries=3)
     assert IMPORTS.claim(row.pk) is None
     jobs.sweep(IMPORTS)
     row.refresh_from_db()
@@ -195,7 +195,7 @@ def test_a_job_that_keeps_losing_its_worker_is_given_up(row: Import, handed_out:
 def test_a_lost_job_whose_row_is_locked_is_left_to_the_next_sweep(
     owner: User, observer: BaseDatabaseWrapper, handed_out: list[tuple[str, object]]
 ) -> None:
-    row = change(import_of(owner), age=100, status="running", attempt=3)
+    row = change(import_of(owner), age=100, status="running", tries=3)
     observer.set_autocommit(False)
     with observer.cursor() as cursor:
         cursor.execute("SELECT FROM chat_import WHERE id = %s FOR UPDATE", [row.pk])

@@ -13,6 +13,7 @@ from django.urls import reverse
 
 from accounts.models import Limit
 from chat.ledger.models import ModelCall
+from chat.ledger.services import csv_pages
 from core.errors import ModelError, ProductError
 from files import services as file_services
 from files.index.ledger import Payer
@@ -161,6 +162,31 @@ def test_a_call_that_fails_costs_nothing_and_none_is_made_while_no_server_is_use
         with pytest.raises(ProductError, match="speech_off"):
             dictated(payer=Payer(owner.pk), content=wav(2))
     assert not ModelCall.objects.filter(person=owner).exists() and len(server.heads) == 1
+
+
+CUT = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 500\r\n\r\n{"
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize("broken", [None, CUT, answer("{}", status="408 Request Timeout")])
+def test_a_call_without_a_whole_answer_stays_in_the_ledger_since_it_may_be_billed(broken: bytes | None) -> None:
+    owner = new_owner()
+    Limit.objects.create(user=owner, unit="speech", per="day", amount=1)
+    with ScriptedSpeechServer(broken=broken) as server:
+        row_of(server, minute_price=Decimal("0.006"), patience=1)
+        row_of(server, "speech", character_price=Decimal(15), patience=1)
+        with pytest.raises(ModelError):
+            speak(payer=Payer(owner.pk), text="Hello, world.")
+        with pytest.raises(ModelError):
+            dictated(payer=Payer(owner.pk), content=wav(90))
+        with pytest.raises(ProductError, match="limit_reached"):
+            dictated(payer=Payer(owner.pk), content=wav(2))
+    spoken, recording = ModelCall.objects.filter(person=owner).order_by("pk")
+    assert (recording.purpose, recording.failed, recording.counted) == ("transcript", True, True)
+    assert (recording.seconds, recording.cost) == (90, Decimal("0.009"))
+    assert (spoken.purpose, spoken.failed, spoken.cost) == ("speech", True, Decimal("0.000195"))
+    [line] = "".join(csv_pages(ModelCall.objects.filter(pk=recording.pk))).splitlines()[1:]
+    assert ",90,True,True,0.009" in line
 
 
 @pytest.fixture

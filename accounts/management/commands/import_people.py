@@ -8,7 +8,8 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 from django.urls import reverse
 
 from accounts import people
-from accounts.models import User
+from accounts.groups.effects import effects_of
+from accounts.models import PeopleGroup, User
 from core.errors import ProductError
 
 MAX_BYTES = 5_000_000  # of the table
@@ -45,9 +46,9 @@ class Command(BaseCommand):
     def _list(self, table: people.PeopleTable) -> None:
         """Print what an import would do."""
         for each in table.people:
-            names = [*(group.name for group in each.groups), *(group.name for group in each.rights)]
-            groups = f", groups: {', '.join(names)}" if names else ""
-            self.stdout.write(f"{each.person.get_username()}: a new account{groups}")
+            groups = f", groups: {', '.join(map(_describe, each.groups))}" if each.groups else ""
+            rights = f", rights: {', '.join(group.name for group in each.rights)}" if each.rights else ""
+            self.stdout.write(f"{each.person.get_username()}: a new account{groups}{rights}")
         for person in table.existing:
             self.stdout.write(f"{person.get_username()}: here already")
 
@@ -67,6 +68,12 @@ class Command(BaseCommand):
         for person, link in links:
             self.stdout.write(f"{person.get_username()}: {'a link was mailed' if person in mailed else link}")
         self.stdout.write(f"{len(links)} new, {len(result.existing)} here already.")
+
+
+def _describe(group: PeopleGroup) -> str:
+    """Return the name of a group, and what its members have."""
+    effects = effects_of(group)
+    return f"{group.name} (its members have {', '.join(effects)})" if effects else group.name
 
 
 def _read(path: Path) -> str:

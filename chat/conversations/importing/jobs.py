@@ -54,7 +54,7 @@ from files.services import require_storage, reserve_storage
 from files.storage import storage_error, wait_for_storage
 
 STALE_AFTER = timedelta(seconds=60)
-MAX_ATTEMPTS = 3
+MAX_TRIES = 3  # workers in a row that may be lost before one has stored a new row
 SAVE_INTERVAL = 1.0  # seconds
 UPLOAD_FOLDER = "imports"  # folder in the storage
 UNFINISHED_UPLOAD_AGE = timedelta(days=1)
@@ -68,7 +68,8 @@ IMPORTS = JobKind(
     resumable=Q(status=Import.Status.RUNNING),
     on_claim={"status": Import.Status.RUNNING, "imported": 0, "known": 0, "skipped": 0},
     stale_after=STALE_AFTER,
-    max_tries=MAX_ATTEMPTS,
+    tries_column="tries",
+    max_tries=MAX_TRIES,
 )
 
 logger = logging.getLogger(__name__)
@@ -142,7 +143,7 @@ def retry_import(*, user: User, job: Import) -> None:
         failed = Import.objects.kept().filter(pk=job.pk)
         if not failed.update(
             status=Import.Status.QUEUED,
-            attempt=0,
+            tries=0,
             progress=0,
             heartbeat=timezone.now(),
             error_code="",
@@ -272,9 +273,12 @@ def _import_export(job: Import) -> None:
                 case FilePiece():
                     lists.take_piece(entry)
             job.progress = percent
-            if time.monotonic() - saved > SAVE_INTERVAL:
+            # The first new row is progress, so that an import of any length survives any number of lost workers.
+            is_first_progress = bool(job.tries and journal.added)
+            if is_first_progress or time.monotonic() - saved > SAVE_INTERVAL:
                 saved = time.monotonic()
-                if not _save(job, heartbeat=Now()):
+                job.tries = 0 if journal.added else job.tries
+                if not _save(job, heartbeat=Now(), tries=job.tries):
                     return  # the claim is lost
     if results and not recognised:
         raise not_an_export_error()

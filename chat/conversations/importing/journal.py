@@ -22,14 +22,15 @@ BATCH_ROWS = 500  # rows per statement
 
 
 class ImportJournal:
-    """Records the rows that an import creates."""
+    """Records the rows that an import creates. `added` counts them, without those of earlier workers."""
 
     def __init__(self, job: Import) -> None:
         self.job = job
+        self.added = 0
 
     def add(self, kind: ImportedRow.Kind, row: UUID, why: Sentence | None = None) -> None:
         """Record a row. Call it in the transaction that creates the row, or right after it."""
-        ImportedRow.objects.update_or_create(
+        _, is_new = ImportedRow.objects.update_or_create(
             job=self.job,
             kind=kind,
             row=row,
@@ -39,6 +40,7 @@ class ImportJournal:
                 "created": timezone.now(),
             },
         )
+        self.added += is_new
 
     def add_several(self, kind: ImportedRow.Kind, rows: Sequence[UUID]) -> None:
         """Note rows that were made together. Call it in the transaction that makes them."""
@@ -53,6 +55,7 @@ class ImportJournal:
                 ],
                 ignore_conflicts=True,
             )
+        self.added += len(rows)
 
     def store_file(self, owner: User, name: str, content: "Content[Any]") -> File:
         """Store a file for the owner and note it if this import has made it. Raises as `files.services.store`.

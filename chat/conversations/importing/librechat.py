@@ -29,6 +29,7 @@ from chat.conversations.importing.reading import (
     make_source,
     parse_time,
     too_many_messages_error,
+    without_blank,
 )
 from core.json_types import JsonObject
 
@@ -130,7 +131,7 @@ def _read_message(key: str, above: str | None, node: JsonObject, losses: dict[st
         message.text = _split_thinking(message, as_text(node.get("text")))
     quotes = [as_text(each).strip() for each in as_list(node.get("quotes"))]
     quoted = ["\n".join(f"> {line}" for line in quote.splitlines()) for quote in quotes]
-    message.text = join_paragraphs(*quoted, message.text.strip())
+    message.text = join_paragraphs(*quoted, without_blank(message.text))
     count_loss(losses, "ratings", bool(as_object(node.get("feedback")).get("rating")))
     return message if message.text or message.files or message.reasoning else None
 
@@ -160,7 +161,7 @@ def _read_parts(message: ImportedMessage, parts: list[Any], losses: dict[str, in
                 pass
             case _:
                 count_loss(losses, "others")
-    message.text = join_paragraphs(*(text.strip() for text in texts))
+    message.text = without_blank(texts[0]) if len(texts) == 1 else join_paragraphs(*(text.strip() for text in texts))
     message.reasoning = join_paragraphs(*(text.strip() for text in thoughts))
 
 

@@ -36,6 +36,7 @@ from chat.conversations.importing.reading import (
     limit_tags,
     make_source,
     parse_time,
+    without_blank,
 )
 from core.json_types import JsonObject
 from core.sentences import Sentence
@@ -172,7 +173,7 @@ def _read_content(message: ImportedMessage, node: JsonObject, losses: dict[str, 
         text, reasoning = _split_details(text, losses)
         output_texts = _read_output(as_list(node.get("output"))[:MAX_PARTS], reasoning, losses)
         text = text if text.strip() else join_paragraphs(*output_texts)
-    message.text = text.strip()
+    message.text = without_blank(text)
     message.reasoning = join_paragraphs(*reasoning).strip()
 
 
@@ -199,7 +200,10 @@ def _read_output(items: list[Any], reasoning: list[str], losses: dict[str, int])
 
 
 def _split_details(text: str, losses: dict[str, int]) -> tuple[str, list[str]]:
-    """Return the text without Open WebUI's `<details>` blocks, and the reasoning in these blocks."""
+    """Return the text without Open WebUI's `<details>` blocks, and the reasoning in these blocks.
+
+    A text without such blocks stays as it is.
+    """
     pieces: list[str] = []
     reasoning: list[str] = []
     place = 0
@@ -224,7 +228,7 @@ def _split_details(text: str, losses: dict[str, int]) -> tuple[str, list[str]]:
                 pieces.append(f"{body}\n")
         place = after
     pieces.append(text[place:])
-    return ("".join(pieces) if len(pieces) > 1 else text), reasoning
+    return ("".join(pieces).strip() if len(pieces) > 1 else text), reasoning
 
 
 def _read_files(node: JsonObject, losses: dict[str, int]) -> list[ImportedFile]:

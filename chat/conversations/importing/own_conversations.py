@@ -230,7 +230,7 @@ class _ConversationRestorer:
             feedback=feedback,
             feedback_reasons=[reason for reason in reasons if reason.isidentifier()],
             feedback_comment=row.text("feedback_comment", MAX_COMMENT) if feedback else "",
-            feedback_at=not_in_future(row.moment("created")) if feedback else None,
+            feedback_at=not_in_future(row.moment("feedback_at") or row.moment("created")) if feedback else None,
             model=self.models.get(name),
         )
 

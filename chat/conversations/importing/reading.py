@@ -170,6 +170,11 @@ def join_paragraphs(*texts: str) -> str:
     return "\n\n".join(filter(None, texts))
 
 
+def without_blank(text: str) -> str:
+    """Return the text unchanged, or an empty one if it is blank. Spaces before the first word may indent code."""
+    return text if text.strip() else ""
+
+
 def code_block(code: str, language: str = "") -> str:
     """Return code as a block of Markdown, with a fence that the code does not contain."""
     fence = "```"

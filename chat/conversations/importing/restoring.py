@@ -19,6 +19,7 @@ from django.db import transaction
 from django.db.models import Q
 from django.utils import timezone
 
+from accounts.access.offered_models import set_favourite
 from accounts.access.rights import models_of
 from accounts.models import User
 from accounts.services import PreferenceFields, change_preferences, hide_tasks_notice
@@ -34,7 +35,7 @@ from core.faces import FaceColour, FaceIcon
 from core.sentences import Sentence
 from files.models import File
 from files.services import clean_name
-from llm.models import Effort
+from llm.models import Effort, FavouriteModel
 from personas.models import BudgetProfile, Persona
 from personas.services import PersonaFields, create_persona
 from personas.sharing.names import unique_name
@@ -51,6 +52,7 @@ MAX_ROWS = 20_000  # of one list
 MAX_NOTES = 100_000  # characters of a task's notes
 MAX_MEMORY = 20_000  # characters of one memory
 MEMORIES_FILE = "Memories.md"  # the file with the memories of another product
+MAX_FAVOURITES = 200  # favourite models
 MAX_NAMED = 3  # reasons or codes in one sentence
 STEP = timedelta(milliseconds=1)  # the precision of times in the lists
 
@@ -224,9 +226,21 @@ class OwnLists:
         if owner.tasks_in_prompts:
             fields["tasks_in_prompts"] = row.flag("tasks_in_prompts", default=True)
         change_preferences(user=owner, fields=fields)
+        self._favourites(row, tally)
         if row.flag("tasks_notice_seen"):
             hide_tasks_notice(user=owner)
         tally.stored += 1
+
+    def _favourites(self, row: ExportedRow, tally: Tally) -> None:
+        """Mark the favourite models, unless the owner has chosen some here."""
+        if FavouriteModel.objects.filter(user=self.owner).exists():
+            return
+        models = {model.name: model for model in models_of(self.owner)}
+        for name in dict.fromkeys(row.texts("favourite_models", MAX_FAVOURITES, 200)):
+            if name in models:
+                set_favourite(user=self.owner, model=models[name].pk, favourite=True)
+            else:
+                tally.remark(_missing_model_sentence(name))
 
     def _profile(self, row: ExportedRow, tally: Tally) -> None:
         """Import the texts of the profile that are still empty."""
@@ -258,7 +272,8 @@ class OwnLists:
             scope = FactScope(persona=next((each for each in self.personas.values() if each.name == name), None))
         if name and scope == EVERYWHERE:
             raise ProductError("lost_scope", Sentence("Facts of projects and personas that are not here are skipped."))
-        if Fact.objects.visible_to(self.owner).filter(text=text, status=Fact.Status.KEPT).exists():
+        rows = Fact.objects.visible_to(self.owner).filter(text=text, status=Fact.Status.KEPT)
+        if rows.filter(scope=scope.kind, project=scope.project, persona=scope.persona).exists():
             tally.existing += 1
             return
         now = timezone.now()

@@ -11,7 +11,6 @@ the forms of MongoDB's Extended JSON.
 import gzip
 import json
 import sqlite3
-import tempfile
 from collections.abc import Callable, Iterator
 from datetime import datetime
 from functools import cached_property
@@ -86,8 +85,8 @@ class LibreChatDump:
                 f"{folder} has no dump of LibreChat. Name the folder with conversations.bson and messages.bson of "
                 "mongodump, or with conversations.json and messages.json of mongoexport."
             )
-        self._temporary = tempfile.TemporaryDirectory()
-        self._index = sqlite3.connect(Path(self._temporary.name) / "index.db", isolation_level=None)
+        # Without a name it is a temporary file, which SQLite removes from its folder at once: a kill leaves nothing.
+        self._index = sqlite3.connect("", isolation_level=None)
         self._index.executescript(
             "PRAGMA journal_mode = OFF; PRAGMA synchronous = OFF;"
             "CREATE TABLE document (collection TEXT, key TEXT, owner TEXT, above TEXT, time TEXT, body TEXT);"
@@ -103,7 +102,6 @@ class LibreChatDump:
     def close(self) -> None:
         """Delete the temporary file."""
         self._index.close()
-        self._temporary.cleanup()
 
     def people(self) -> Iterator[ForeignPerson]:
         for row in self._documents("users"):

@@ -1,19 +1,17 @@
 """Find or make the accounts of people who move here.
 
-An account is matched by its e-mail address. A new one has no password: its owner signs in through the OpenID provider,
-or through a link that an administrator makes.
+An account is matched by its confirmed e-mail address. A new one has no password: its owner signs in through the OpenID
+provider, or through a link that an administrator makes.
 """
 
 import re
-from collections.abc import Iterable
 from itertools import count
 
 from django.core.exceptions import ValidationError
 from django.core.validators import validate_email
 from django.db import transaction
 
-from accounts.groups.services import add_members, save_group
-from accounts.models import PeopleGroup, User
+from accounts.models import User
 from chat.conversations.moving.sources import ForeignPerson
 from core.audit.services import record
 
@@ -21,17 +19,27 @@ MAX_NAME_LENGTH = 140  # characters of a user name; its number comes behind
 _UNWANTED = re.compile(r"[^\w.@+-]+")
 
 
+class UnclearAccount(Exception):
+    """It is unclear which account is the person's. Its text says why, and what to do."""
+
+
 def account_of(person: ForeignPerson) -> User | None:
-    """Return the only account with the person's e-mail address; None without one."""
+    """Return the only account with the person's confirmed e-mail address; None if no account has the address.
+
+    An address that is not confirmed proves nothing: anybody may have entered it, and would get the conversations of
+    another person. Raises `UnclearAccount`.
+    """
     if not person.email:
         return None
-    people = list(User.objects.filter(email__iexact=person.email).order_by("pk")[:2])
-    return people[0] if len(people) == 1 else None
-
-
-def is_ambiguous(person: ForeignPerson) -> bool:
-    """Return whether several accounts have the person's e-mail address."""
-    return bool(person.email) and User.objects.filter(email__iexact=person.email).count() > 1
+    rows = list(User.objects.filter(email__iexact=person.email).order_by("-email_confirmed", "pk")[:2])
+    if not rows:
+        return None
+    if not rows[0].email_confirmed:
+        name = rows[0].get_username()
+        raise UnclearAccount(f"the account “{name}” has not confirmed this address. Let its owner confirm or remove it")
+    if len(rows) > 1 and rows[1].email_confirmed:
+        raise UnclearAccount("several accounts have this e-mail address. Leave it to one of them")
+    return rows[0]
 
 
 @transaction.atomic
@@ -49,25 +57,6 @@ def create_account(person: ForeignPerson) -> User:
     user.save()
     record(user=None, action="person.added", row=user, name=user.get_username())
     return user
-
-
-@transaction.atomic
-def join_groups(user: User, names: Iterable[str]) -> list[str]:
-    """Put a person into the groups of people with these names. Return the names of the groups they joined.
-
-    A missing group is made without rights. A group that follows a claim is left out, since the provider decides who is
-    in it.
-    """
-    joined: list[str] = []
-    for name in dict.fromkeys(" ".join(name.split())[: PeopleGroup.MAX_NAME].strip() for name in names):
-        group = PeopleGroup.objects.filter(name=name).first()
-        if group is None and name:
-            group = save_group(user=None, group=None, fields={"name": name})
-        if group is None or group.everyone or group.claim:
-            continue
-        if add_members(user=None, group=group, people=[user]):
-            joined.append(group.name)
-    return joined
 
 
 def _free_name(person: ForeignPerson) -> str:

@@ -15,6 +15,10 @@ class UnreadableSource(Exception):
     """The database or dump cannot be read. Its text says why, and what to do."""
 
 
+class WrongChoice(Exception):
+    """An option of the command names something that is not here. Its text says what to do."""
+
+
 @dataclass(frozen=True, slots=True)
 class ForeignPerson:
     """A person of the other product. `key` is their id there. `waits`: an administrator has not let them in yet."""

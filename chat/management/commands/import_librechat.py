@@ -6,9 +6,10 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
+from chat.conversations.moving.groups import JOIN_HELP, GroupChoice
 from chat.conversations.moving.librechat_dump import LibreChatDump
 from chat.conversations.moving.moving import move
-from chat.conversations.moving.sources import UnreadableSource
+from chat.conversations.moving.sources import UnreadableSource, WrongChoice
 
 
 class Command(BaseCommand):
@@ -22,6 +23,7 @@ class Command(BaseCommand):
         parser.add_argument("folder", type=Path, help="the folder with messages.bson or messages.json")
         parser.add_argument("--uploads", type=Path, metavar="FOLDER", help="a copy of LibreChat's folder uploads")
         parser.add_argument("--images", type=Path, metavar="FOLDER", help="a copy of its folder client/public/images")
+        parser.add_argument("--join", nargs="+", default=[], metavar="GROUP", help=JOIN_HELP)
         parser.add_argument("--only", nargs="+", default=[], metavar="EMAIL", help="move only these people")
         parser.add_argument(
             "--dry-run", action="store_true", help="read everything, list what would come, store nothing"
@@ -33,7 +35,8 @@ class Command(BaseCommand):
                 raise CommandError(f"There is no folder {folder}.")
         only = frozenset(email.lower() for email in options["only"])
         try:
+            groups = GroupChoice(options["join"])
             with closing(LibreChatDump(options["folder"], options["uploads"], options["images"])) as source:
-                move(source, write=self.stdout.write, dry_run=options["dry_run"], only=only)
-        except UnreadableSource as error:
+                move(source, write=self.stdout.write, dry_run=options["dry_run"], groups=groups, only=only)
+        except (UnreadableSource, WrongChoice) as error:
             raise CommandError(str(error)) from error

@@ -5,9 +5,10 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
+from chat.conversations.moving.groups import JOIN_HELP, GroupChoice
 from chat.conversations.moving.moving import move
 from chat.conversations.moving.openwebui_database import OpenWebUIDatabase
-from chat.conversations.moving.sources import UnreadableSource
+from chat.conversations.moving.sources import UnreadableSource, WrongChoice
 
 
 class Command(BaseCommand):
@@ -20,6 +21,7 @@ class Command(BaseCommand):
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("database", help="the file webui.db, or an address such as postgresql://user@host/name")
         parser.add_argument("--uploads", type=Path, metavar="FOLDER", help="a copy of Open WebUI's folder data/uploads")
+        parser.add_argument("--join", nargs="+", default=[], metavar="GROUP", help=JOIN_HELP)
         parser.add_argument("--only", nargs="+", default=[], metavar="EMAIL", help="move only these people")
         parser.add_argument(
             "--dry-run", action="store_true", help="read everything, list what would come, store nothing"
@@ -30,8 +32,9 @@ class Command(BaseCommand):
         if uploads is not None and not uploads.is_dir():
             raise CommandError(f"There is no folder {uploads}.")
         try:
+            groups = GroupChoice(options["join"])
             source = OpenWebUIDatabase(options["database"], uploads)
             only = frozenset(email.lower() for email in options["only"])
-            move(source, write=self.stdout.write, dry_run=options["dry_run"], only=only)
-        except UnreadableSource as error:
+            move(source, write=self.stdout.write, dry_run=options["dry_run"], groups=groups, only=only)
+        except (UnreadableSource, WrongChoice) as error:
             raise CommandError(str(error)) from error
