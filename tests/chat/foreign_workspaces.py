@@ -213,7 +213,11 @@ def differences(places: Iterator[Place]) -> list[str]:
     """Return the sources of conversations that are not here, are here twice, or differ in anything that is compared."""
     wrong: list[str] = []
     for place in places:
-        rows = list(Conversation.objects.filter(imported_from=place.source).select_related("owner", "leaf"))
+        rows = list(
+            Conversation.objects.filter(imported_from=place.source, owner__email=place.email).select_related(
+                "owner", "leaf"
+            )
+        )
         same = len(rows) == 1 and place == Place(
             place.source, rows[0].owner.email, rows[0].title, rows[0].created, rows[0].updated, branches_here(rows[0]),
             rows[0].leaf.text if rows[0].leaf else "", rows[0].pinned is not None, rows[0].archived,

@@ -7,6 +7,7 @@ MOVED=2000 KILLS=20 .venv/bin/python -m pytest -n 0 --junit-xml figures.xml test
 import json
 import os
 import random
+import re
 import signal
 import sqlite3
 import subprocess
@@ -57,17 +58,28 @@ class Command:
         process = subprocess.Popen(
             command, cwd=ROOT, env=self._environment, stdout=subprocess.DEVNULL, preexec_fn=die_with_parent
         )
-        if kill_at is not None:
-            until(lambda: self._stored() >= kill_at or _has_ended(process.pid), "rows are stored", MAX_WAIT)
-            process.kill()
-        _, status, usage = os.wait4(process.pid, 0)
-        process.returncode = os.waitstatus_to_exitcode(status)
-        self.peak = max(self.peak, usage.ru_maxrss // 1024)
-        assert process.returncode in (0, -signal.SIGKILL), process.returncode
+        until(lambda: self._is_due(process.pid, kill_at), "rows are stored, or the command has ended", MAX_WAIT)
+        process.kill()
+        assert process.wait() in (0, -signal.SIGKILL), process.returncode
         return process.returncode == 0
+
+    def _is_due(self, pid: int, kill_at: int | None) -> bool:
+        """Return whether the process has ended, or shall be killed. Notes its memory."""
+        self.peak = max(self.peak, _peak_memory(pid))
+        return _has_ended(pid) or (kill_at is not None and self._stored() >= kill_at)
 
     def _stored(self) -> int:
         return Conversation.objects.filter(owner__in=self._people).count()
+
+
+def _peak_memory(pid: int) -> int:
+    """Return the most memory that a process has had, in MB; 0 if it has ended.
+
+    The operating system's count of an ended process begins with that of its parent, which has much more.
+    """
+    status = Path(f"/proc/{pid}/status").read_text()
+    peak = re.search(r"^VmHWM:\s+(\d+) kB$", status, re.MULTILINE)
+    return int(peak[1]) // 1024 if peak else 0
 
 
 def _has_ended(pid: int) -> bool:
