@@ -19,7 +19,7 @@ from files.speech.ledger import SpeechUsage
 MILLION = 1_000_000
 MAX_SIZE = 2**31 - 1  # the largest value of the columns
 # Codes of `ModelError` for a request that was sent, whose answer did not come or broke off. The provider may have done
-# the work and bill it. An answer with an error is billed by no provider.
+# the work and bill it. Calls that fail in another way count as not billed, which no protocol promises.
 BILLABLE_CODES = frozenset({"provider_timeout", "stream_cut"})
 
 
